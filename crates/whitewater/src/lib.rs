@@ -1,2 +1,27 @@
+//! Whitewater: a GPU DataFrame engine. Arrow columns in GPU memory, every operator a kernel.
+//!
+//! ```text
+//! RecordBatch ──upload──▶ Batch ──operators──▶ Batch ──download──▶ RecordBatch
+//!                           │
+//!          expressions are compiled into the operator's kernel (`expr`)
+//! ```
+//!
+//! Answers equal DataFusion's on the CPU. What the GPU cannot do is [`Error::Unsupported`] with a
+//! name, never a wrong or partial answer.
 
+pub mod aggregate;
+pub mod bitmask;
+pub mod column;
+mod error;
 pub mod expr;
+pub mod groupby;
+pub mod kernels;
+mod params;
+mod pipeline;
+pub mod select;
+pub mod table;
+
+pub use column::{Column, Storage};
+pub use error::Error;
+pub use table::{Batch, Table};
+pub use whitewater_gpu as gpu;

@@ -38,11 +38,8 @@ impl Events {
     pub(super) fn collect(&mut self) -> Result<Vec<Timing>> {
         let mut timings = Vec::with_capacity(self.running.len());
         for (kernel, start, stop) in self.running.drain(..) {
-            let mut milliseconds = 0.0;
             // SAFETY: both events were recorded on our stream.
-            unsafe { sys::cuEventElapsedTime(&mut milliseconds, start, stop) }
-                .result()
-                .map_err(lost)?;
+            let milliseconds = unsafe { result::event::elapsed(start, stop) }.map_err(lost)?;
             timings.push(Timing {
                 kernel,
                 time: Duration::from_secs_f64(f64::from(milliseconds) / 1e3),

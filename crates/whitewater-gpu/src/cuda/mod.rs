@@ -107,7 +107,8 @@ fn describe(device: sys::CUdevice) -> Result<DeviceInfo> {
             float64: true,
             subgroups: true,
             forward_progress: true,
-            timestamps: true,
+            // The call that reads an event's time came with CUDA 12.8.
+            timestamps: version >= 12080,
         },
     })
 }

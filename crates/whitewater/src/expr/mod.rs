@@ -8,8 +8,26 @@
 //! The generated module is `package::generated`. Kernels import its `predicate` and value functions,
 //! so that a filter, a projection and an aggregation become one kernel.
 
+mod arithmetic;
+mod body;
+mod bounds;
+mod cast;
+mod compare;
+mod decimal;
+mod device;
 mod error;
+mod generate;
+mod intrinsics;
+mod logic;
+mod lower;
+mod temporal;
 mod types;
+mod typing;
 
+pub use device::DeviceType;
 pub use error::{ArithmeticError, ExprError};
+pub use generate::{
+    Binding, ColumnLayout, GROUP, Generated, GeneratedValue, Part, Pipeline, compile,
+};
+pub use intrinsics::INTRINSICS;
 pub use types::{Expr, Literal, Op};

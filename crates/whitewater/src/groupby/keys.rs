@@ -1,0 +1,333 @@
+//! The key columns of an aggregation as `package::keys`: the packed key or the hash of a row, and
+//! whether a row has the key of a slot.
+//!
+//! Keys whose bits (with a bit for null where a column has nulls) fit one word are packed into it and
+//! compared there. Others are hashed; a slot then names a row, and equality reads that row's columns.
+//! Null equals null. Floats group as DataFusion does it: zeros of both signs are one key.
+
+use std::fmt::Write;
+
+use arrow::datatypes::{DataType, Field, Schema};
+use whitewater_gpu::Buffer;
+
+use crate::{
+    Batch, Error, Storage,
+    expr::{DeviceType, Expr},
+};
+
+/// Bind group of the string keys' buffers.
+pub(crate) const GROUP: u32 = 3;
+
+/// A key column.
+enum Key {
+    /// An expression of fixed width; compiled as value `key{index}`.
+    Fixed { device: DeviceType, bits: u32 },
+    /// A plain string or binary column with its buffers.
+    Bytes { large: bool, longest: u64, validity: bool },
+}
+
+/// The keys of one batch.
+pub(crate) struct Keys {
+    keys: Vec<(Key, bool)>,
+    /// Expressions to compile as values, with their names.
+    pub(crate) values: Vec<(String, Expr)>,
+    /// Buffers of string keys, bound from 0 in [`GROUP`].
+    pub(crate) buffers: Vec<Buffer>,
+    /// The output fields.
+    pub(crate) fields: Vec<Field>,
+    /// For each string key the input column.
+    pub(crate) strings: Vec<Option<usize>>,
+}
+
+impl Keys {
+    /// Plans the keys of `batch`; `nullable` tells whether an expression can be null in it.
+    pub(crate) fn plan(
+        keys: &[(Expr, Field)],
+        batch: &Batch,
+        nullable: impl Fn(&Expr) -> bool,
+    ) -> Result<Self, Error> {
+        let mut plan = Self {
+            keys: Vec::new(),
+            values: Vec::new(),
+            buffers: Vec::new(),
+            fields: Vec::new(),
+            strings: Vec::new(),
+        };
+        for (index, (expr, field)) in keys.iter().enumerate() {
+            plan.fields.push(field.clone());
+            if let Some(column) = bytes_column(expr, batch) {
+                plan.bytes(column, batch)?;
+                plan.strings.push(Some(column));
+                continue;
+            }
+            let data_type = expr.data_type(&batch.schema)?;
+            let unsupported = || Error::unsupported(format!("grouping by {data_type}"));
+            let device = DeviceType::of(&data_type).ok_or_else(unsupported)?;
+            let bits = width(expr, &data_type, batch).ok_or_else(unsupported)?;
+            plan.values.push((format!("key{index}"), expr.clone()));
+            plan.keys.push((Key::Fixed { device, bits }, nullable(expr)));
+            plan.strings.push(None);
+        }
+        Ok(plan)
+    }
+
+    fn bytes(&mut self, column: usize, batch: &Batch) -> Result<(), Error> {
+        let column = &batch.columns[column];
+        let Storage::Bytes { offsets, bytes, longest } = &column.data else {
+            return Err(Error::unsupported(format!("grouping by {}", column.data_type)));
+        };
+        let large = matches!(
+            column.data_type,
+            DataType::LargeUtf8 | DataType::LargeBinary
+        );
+        self.buffers.push(offsets.clone());
+        self.buffers.push(bytes.clone());
+        let validity = column.validity.is_some();
+        self.buffers.extend(column.validity.clone());
+        let longest = *longest;
+        self.keys.push((Key::Bytes { large, longest, validity }, validity));
+        Ok(())
+    }
+
+    /// Bits of all keys packed, if each has a fixed number of them.
+    fn packed_bits(&self) -> Option<u32> {
+        self.keys
+            .iter()
+            .map(|(key, nullable)| {
+                let bits = match key {
+                    Key::Fixed { bits, .. } => *bits,
+                    Key::Bytes { longest, .. } if *longest <= 7 => 8 * *longest as u32 + 3,
+                    Key::Bytes { .. } => return None,
+                };
+                Some(bits + u32::from(*nullable))
+            })
+            .sum()
+    }
+
+    /// The text of `package::keys`.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        let written = self.write(&mut text);
+        debug_assert!(written.is_ok(), "writing to a string does not fail");
+        text
+    }
+
+    fn write(&self, text: &mut String) -> std::fmt::Result {
+        writeln!(
+            text,
+            "import package::kernels::hash::{{hash_combine, hash_u64}};\n\
+             import package::kernels::int128::{{I128, i128_from_i64}};\n\
+             import package::groupby::bytes::{{byte_of, float_key32, float_key64}};\n\
+             struct Key {{ word: u64, hash: u64 }}"
+        )?;
+        let names: Vec<&str> = self.values.iter().map(|(name, _)| name.as_str()).collect();
+        if !names.is_empty() {
+            writeln!(text, "import package::generated::{{{}}};", names.join(", "))?;
+        }
+        let mut binding = 0;
+        for (index, (key, _)) in self.keys.iter().enumerate() {
+            match key {
+                Key::Fixed { device, .. } => fixed(text, index, *device)?,
+                Key::Bytes { large, longest, validity } => {
+                    bytes(text, index, binding, *large, *validity, *longest <= 7)?;
+                    binding += 2 + u32::from(*validity);
+                }
+            }
+        }
+        match self.packed_bits().filter(|bits| *bits <= 64) {
+            Some(_) => self.write_packed(text),
+            None => self.write_hashed(text),
+        }
+    }
+
+    fn write_packed(&self, text: &mut String) -> std::fmt::Result {
+        writeln!(text, "fn key_of(row: u32) -> Key {{\n    var word = 0lu;")?;
+        let mut at = 0;
+        for (index, (key, nullable)) in self.keys.iter().enumerate() {
+            let bits = match key {
+                Key::Fixed { bits, .. } => *bits,
+                Key::Bytes { longest, .. } => 8 * *longest as u32 + 3,
+            };
+            let mask = if bits == 64 { u64::MAX } else { (1 << bits) - 1 };
+            writeln!(text, "    let p{index} = part{index}(row);")?;
+            let valid = if *nullable { format!("p{index}.valid") } else { "true".into() };
+            writeln!(
+                text,
+                "    if ({valid}) {{ word |= (p{index}.low & {mask}lu) << {at}u; }}"
+            )?;
+            at += bits;
+            if *nullable {
+                writeln!(text, "    if (!p{index}.valid) {{ word |= 1lu << {at}u; }}")?;
+                at += 1;
+            }
+        }
+        writeln!(
+            text,
+            "    return Key(word, hash_u64(word));\n}}\n\
+             fn same_key(word: u64, key: Key, row: u32) -> bool {{ return word == key.word; }}"
+        )
+    }
+
+    fn write_hashed(&self, text: &mut String) -> std::fmt::Result {
+        writeln!(text, "fn key_of(row: u32) -> Key {{\n    var h = 0lu;")?;
+        for index in 0..self.keys.len() {
+            writeln!(
+                text,
+                "    let p{index} = part{index}(row);\n    \
+                 if (p{index}.valid) {{ h = hash_combine(hash_combine(h, p{index}.low), p{index}.high); }} \
+                 else {{ h = hash_combine(h, 0x5bd1e9955bd1e995lu); }}"
+            )?;
+        }
+        writeln!(
+            text,
+            "    return Key((h & 0xffffffff00000000lu) | u64(row), h);\n}}\n\
+             fn same_key(word: u64, key: Key, row: u32) -> bool {{\n    \
+             if (((word ^ key.word) >> 32u) != 0lu) {{ return false; }}\n    \
+             let other = u32(word & 0xfffffffflu);"
+        )?;
+        for (index, (key, _)) in self.keys.iter().enumerate() {
+            writeln!(
+                text,
+                "    let a{index} = part{index}(row);\n    let b{index} = part{index}(other);\n    \
+                 if (a{index}.valid != b{index}.valid) {{ return false; }}\n    \
+                 if (a{index}.valid && (a{index}.low != b{index}.low || a{index}.high != b{index}.high)) {{ return false; }}"
+            )?;
+            if let Key::Bytes { longest, .. } = key
+                && *longest > 7
+            {
+                writeln!(
+                    text,
+                    "    if (a{index}.valid && !same_bytes{index}(row, other)) {{ return false; }}"
+                )?;
+            }
+        }
+        writeln!(text, "    return true;\n}}")
+    }
+}
+
+/// The index of the string or binary column that `expr` is.
+fn bytes_column(expr: &Expr, batch: &Batch) -> Option<usize> {
+    match expr {
+        Expr::Column { index } => {
+            matches!(batch.columns.get(*index)?.data, Storage::Bytes { .. }).then_some(*index)
+        }
+        _ => None,
+    }
+}
+
+/// Bits that hold every value of `expr`.
+fn width(expr: &Expr, data_type: &DataType, batch: &Batch) -> Option<u32> {
+    Some(match data_type {
+        DataType::Boolean => 1,
+        DataType::Decimal128(_, _) => match expr {
+            Expr::Column { index }
+                if matches!(batch.columns[*index].data, Storage::Narrow(_)) =>
+            {
+                64
+            }
+            _ => 128,
+        },
+        other => other.primitive_width()? as u32 * 8,
+    })
+}
+
+/// `part{index}`: validity and bits of a fixed-width key.
+fn fixed(text: &mut String, index: usize, device: DeviceType) -> std::fmt::Result {
+    let (low, high) = match device {
+        DeviceType::Bool => ("select(0lu, 1lu, v.value)", "0lu"),
+        DeviceType::I32 => ("u64(bitcast<u32>(v.value))", "0lu"),
+        DeviceType::U32 => ("u64(v.value)", "0lu"),
+        DeviceType::I64 => ("bitcast<u64>(v.value)", "0lu"),
+        DeviceType::U64 => ("v.value", "0lu"),
+        DeviceType::F32 => ("float_key32(v.value)", "0lu"),
+        DeviceType::F64 => ("float_key64(v.value)", "0lu"),
+        DeviceType::I128 => ("v.value.lo", "v.value.hi"),
+    };
+    writeln!(
+        text,
+        "struct Part{index} {{ low: u64, high: u64, valid: bool }}\n\
+         fn part{index}(row: u32) -> Part{index} {{\n    let v = key{index}(row);\n    \
+         return Part{index}({low}, {high}, v.valid);\n}}"
+    )
+}
+
+/// `part{index}` of a string key: the string itself and its length where it is short, else a hash
+/// and the length, and `same_bytes{index}`.
+fn bytes(
+    text: &mut String,
+    index: usize,
+    binding: u32,
+    large: bool,
+    validity: bool,
+    short: bool,
+) -> std::fmt::Result {
+    let offset = if large { "u64" } else { "u32" };
+    writeln!(
+        text,
+        "@group({GROUP}) @binding({binding}) var<storage, read> offsets{index}: array<{offset}>;\n\
+         @group({GROUP}) @binding({}) var<storage, read> bytes{index}: array<u32>;\n\
+         struct Part{index} {{ low: u64, high: u64, valid: bool }}\n\
+         fn part{index}(row: u32) -> Part{index} {{",
+        binding + 1
+    )?;
+    let valid = if validity {
+        format!("((validity{index}[row / 32u] >> (row % 32u)) & 1u) != 0u")
+    } else {
+        "true".into()
+    };
+    // Offsets past 2^32 bytes: an index into words still fits u32 up to 16 GiB.
+    writeln!(
+        text,
+        "    let from = u64(offsets{index}[row]);\n    let length = u32(u64(offsets{index}[row + 1u]) - from);\n    \
+         let valid = {valid};\n    if (!valid) {{ return Part{index}(0lu, 0lu, false); }}"
+    )?;
+    if short {
+        writeln!(
+            text,
+            "    var low = u64(length);\n    for (var i = 0u; i < length; i++) {{\n        \
+             let at = from + u64(i);\n        \
+             low |= u64(byte_of(bytes{index}[u32(at >> 2u)], at)) << (3u + 8u * i);\n    }}\n    \
+             return Part{index}(low, 0lu, true);\n}}"
+        )?;
+    } else {
+        writeln!(
+            text,
+            "    var h = 0lu;\n    var word = 0lu;\n    for (var i = 0u; i < length; i++) {{\n        \
+             let at = from + u64(i);\n        \
+             word |= u64(byte_of(bytes{index}[u32(at >> 2u)], at)) << (8u * (i & 7u));\n        \
+             if ((i & 7u) == 7u) {{ h = hash_combine(h, word); word = 0lu; }}\n    }}\n    \
+             return Part{index}(hash_combine(h, word), u64(length), true);\n}}\n\
+             fn same_bytes{index}(a: u32, b: u32) -> bool {{\n    \
+             let x = u64(offsets{index}[a]);\n    let y = u64(offsets{index}[b]);\n    \
+             let length = u32(u64(offsets{index}[a + 1u]) - x);\n    \
+             for (var i = 0u; i < length; i++) {{\n        \
+             let p = x + u64(i);\n        let q = y + u64(i);\n        \
+             if (byte_of(bytes{index}[u32(p >> 2u)], p) != byte_of(bytes{index}[u32(q >> 2u)], q)) {{ return false; }}\n    }}\n    \
+             return true;\n}}"
+        )?;
+    }
+    if validity {
+        writeln!(
+            text,
+            "@group({GROUP}) @binding({}) var<storage, read> validity{index}: array<u32>;",
+            binding + 2
+        )?;
+    }
+    Ok(())
+}
+
+/// The schema-level check of a key, for planners: what [`Keys::plan`] would refuse.
+pub fn check(expr: &Expr, schema: &Schema) -> Result<(), Error> {
+    let data_type = match expr {
+        Expr::Column { index } => schema.field(*index).data_type().clone(),
+        other => other.data_type(schema)?,
+    };
+    let bytes = matches!(
+        data_type,
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary
+    );
+    if (bytes && matches!(expr, Expr::Column { .. })) || DeviceType::of(&data_type).is_some() {
+        return Ok(());
+    }
+    Err(Error::unsupported(format!("grouping by {data_type}")))
+}

@@ -1,0 +1,114 @@
+//! Grouped aggregation by hash.
+//!
+//! ```text
+//! Batch ──sample──▶ tier, windows, table size
+//!       ──predicate, keys, arguments (compiled)──▶ states in workgroup memory ─┐
+//!                                               └▶ states in a global table  ◀─┘
+//!       ──collect, emit──▶ Batch of key columns and partial state columns
+//! ```
+//!
+//! Every sum is of integers (floats are summed exactly, in fixed point), so the order of atomics
+//! never shows: the same data gives the same answer on every run. The order of the groups is not
+//! defined.
+
+mod emit;
+pub mod keys;
+mod run;
+pub(crate) mod states;
+mod tiers;
+
+use std::sync::Arc;
+
+use arrow::{array::RecordBatch, datatypes::Schema};
+use whitewater_gpu::Device;
+
+use crate::{
+    Batch, Error,
+    aggregate::{Accumulators, Aggregation, Flavour},
+    pipeline::{Compiled, describe},
+};
+use keys::Keys;
+use run::{Run, Table};
+
+/// The largest table that is tried.
+const MOST_SLOTS: u32 = 1 << 30;
+
+/// The groups of `batch`: key columns, then the partial state of each aggregate; null equals null.
+///
+/// Extra device memory: for a table of `s` slots (twice the estimated groups, as a power of two) and
+/// states of `w` words `s * (16 + 8 w)` bytes, and 4 bytes for each of up to 4M deferred rows.
+///
+/// Errors: [`Error::Unsupported`] for a key or an aggregate without a kernel or for more groups than
+/// the largest table holds, [`Error::Arithmetic`] for what a row's expression raises.
+pub fn group(device: &Device, batch: &Batch, aggregation: &Aggregation) -> Result<Batch, Error> {
+    if !device.info().features.int64_atomics {
+        return Err(Error::unsupported("grouping without 64-bit atomics"));
+    }
+    let nullable = |expr: &_| describe(expr, batch).map_or(true, |value| value.nullable);
+    let keys = Keys::plan(&aggregation.keys, batch, nullable)?;
+    let mut every = false;
+    let mut windows = 1;
+    let mut least_slots = 0;
+    loop {
+        let plan =
+            Accumulators::plan(&aggregation.aggregates, Flavour::Grouped, windows, |expr| {
+                describe(expr, batch)
+            })?;
+        if batch.rows == 0 {
+            return empty(device, &keys, &plan);
+        }
+        let mut values = keys.values.clone();
+        values.extend(plan.values());
+        let compiled = Compiled::new(device, batch, aggregation.predicate.as_ref(), values)?;
+        let mut run = Run {
+            device,
+            batch,
+            compiled: &compiled,
+            keys: &keys,
+            plan: &plan,
+            local: None,
+        };
+        let findings = run.sample(every)?;
+        if findings.windows != windows {
+            // The layout of states depends on the windows: plan again with the right number.
+            windows = findings.windows;
+            if !every {
+                every = !plan.floats().is_empty();
+            }
+            continue;
+        }
+        run.local = tiers::local(device.info(), &plan, findings.groups);
+        let slots = tiers::table_slots(findings.groups).max(least_slots);
+        let mut table = Table::new(device, slots, batch.rows as u64, &plan, &findings.bases)?;
+        run.gather(&table)?;
+        let (mut status, mut listed) = run.collect(&table)?;
+        while status.deferred > 0 && !status.lost && !status.outside && table.slots < MOST_SLOTS {
+            let slots = table.slots * 4;
+            table = run.grow(&table, slots, status.deferred, &findings.bases)?;
+            (status, listed) = run.collect(&table)?;
+        }
+        compiled.check()?;
+        if status.outside {
+            every = true;
+            continue;
+        }
+        if status.lost || status.deferred > 0 {
+            if table.slots >= MOST_SLOTS {
+                return Err(Error::unsupported(format!(
+                    "grouping into more than {MOST_SLOTS} groups"
+                )));
+            }
+            least_slots = table.slots.saturating_mul(8).min(MOST_SLOTS);
+            continue;
+        }
+        return emit::emit(&run, &table, &listed, status.groups as usize);
+    }
+}
+
+/// No groups, with the right columns.
+fn empty(device: &Device, keys: &Keys, plan: &Accumulators) -> Result<Batch, Error> {
+    let mut fields: Vec<_> = keys.fields.iter().cloned().map(Arc::new).collect();
+    fields.extend(plan.state.iter().map(|column| column.field.clone()));
+    let schema = Arc::new(Schema::new(fields));
+    Batch::upload(device, &RecordBatch::new_empty(schema))
+}

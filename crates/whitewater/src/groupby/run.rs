@@ -1,0 +1,276 @@
+//! Running the group-by kernels of one batch: sampling, gathering, growing, collecting.
+
+use whitewater_gpu::{Buffer, Device, Kernel, Launch, Shader};
+
+use super::{
+    keys::{self, Keys},
+    tiers::{self, Local},
+};
+use crate::{
+    Batch, Error, aggregate::accumulators::Accumulators, kernels::LIBRARY, params::grid,
+    pipeline::Compiled,
+};
+
+/// Rows of a sample, and slots of the table that counts its keys.
+const SAMPLE_ROWS: u64 = 1 << 16;
+const SAMPLE_SLOTS: u32 = 1 << 17;
+/// The most rows that can wait for the table to grow.
+const MOST_DEFERRED: u64 = 1 << 22;
+/// Exponents above the sample's greatest that a window leaves room for.
+const HEADROOM: i32 = 4;
+/// Exponents that one window takes, as in `kernels/exact.wesl`.
+const WINDOW: i32 = 40;
+
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::NoUninit)]
+struct Params {
+    rows: u32,
+    slots: u32,
+    indirect: u32,
+    sample_stride: u32,
+}
+
+/// What sampling found.
+pub(super) struct Findings {
+    /// About how many groups there are.
+    pub(super) groups: u64,
+    /// For each exact sum the base exponent of its windows.
+    pub(super) bases: Vec<i32>,
+    /// Windows of each sum.
+    pub(super) windows: u32,
+}
+
+/// One batch under way: everything that its kernels are specialised by.
+pub(super) struct Run<'a> {
+    pub(super) device: &'a Device,
+    pub(super) batch: &'a Batch,
+    pub(super) compiled: &'a Compiled,
+    pub(super) keys: &'a Keys,
+    pub(super) plan: &'a Accumulators,
+    pub(super) local: Option<Local>,
+}
+
+/// The global table's buffers.
+pub(super) struct Table {
+    pub(super) slots: u32,
+    words: Buffer,
+    owners: Buffer,
+    states: Buffer,
+    status: Buffer,
+    deferred: Buffer,
+    windows: Buffer,
+}
+
+/// What the kernels said.
+pub(super) struct Status {
+    pub(super) deferred: u32,
+    pub(super) outside: bool,
+    pub(super) lost: bool,
+    pub(super) groups: u32,
+}
+
+impl Table {
+    pub(super) fn new(
+        device: &Device,
+        slots: u32,
+        rows: u64,
+        plan: &Accumulators,
+        bases: &[i32],
+    ) -> Result<Self, Error> {
+        let all = u64::from(slots) + 1;
+        let bases = if bases.is_empty() { &[0] } else { bases };
+        Ok(Self {
+            slots,
+            words: device.alloc_filled(all * 8, 0xff)?,
+            owners: device.alloc_filled(all * 4, 0xff)?,
+            states: device.alloc_filled(all * 8 * u64::from(plan.words), 0)?,
+            status: device.alloc_filled(16, 0)?,
+            deferred: device.alloc(rows.min(MOST_DEFERRED).max(all) * 4)?,
+            windows: device.upload(bytemuck::cast_slice(bases))?,
+        })
+    }
+}
+
+impl Run<'_> {
+    fn kernel(&self, root: &str, entry: &str) -> Result<Kernel, Error> {
+        let local = self.local.unwrap_or(Local { slots: 16, replicas: 1 });
+        let shader = self
+            .compiled
+            .specialise(Shader::new(&LIBRARY, root))
+            .generated("package::accumulators", self.plan.text())
+            .generated("package::keys", self.keys.text());
+        Ok(self.device.kernel(&self.specify(shader, local), entry)?)
+    }
+
+    fn specify(&self, shader: Shader, local: Local) -> Shader {
+        shader
+            .constant("SIZE", "u32", tiers::workgroup_size(self.device.info()))
+            .constant("WORDS", "u32", self.plan.words)
+            .constant("LIMBS", "u32", self.plan.limbs)
+            .constant("EXTREMES", "u32", self.plan.extremes)
+            .constant("WINDOWS", "u32", self.plan.windows)
+            .constant("LOCAL_SLOTS", "u32", local.slots)
+            .constant("REPLICAS", "u32", local.replicas)
+    }
+
+    /// The launch of `kernel` with everything bound that any of them uses.
+    fn launch<'k>(
+        &'k self,
+        kernel: &'k Kernel,
+        table: &'k Table,
+        listed: Option<&'k Buffer>,
+        rows: u64,
+    ) -> Launch<'k> {
+        self.compiled
+            .bind(kernel.launch())
+            .bind(0, 2, &table.words)
+            .bind(0, 3, &table.owners)
+            .bind(0, 4, &table.states)
+            .bind(0, 5, &table.status)
+            .bind(0, 6, &table.deferred)
+            .bind(0, 7, listed.unwrap_or(&table.windows))
+            .bind(0, 8, &table.windows)
+            .bind_group(keys::GROUP, &self.keys.buffers)
+            .params(&Params {
+                rows: rows as u32,
+                slots: table.slots,
+                indirect: listed.is_some().into(),
+                sample_stride: (self.batch.rows as u64 / rows.max(1)).max(1) as u32,
+            })
+    }
+
+    fn grid(&self, items: u64) -> u32 {
+        let size = u64::from(tiers::workgroup_size(self.device.info()));
+        grid(self.device, items, size)
+    }
+
+    /// Looks at a sample of the rows, or at all of them for the floats if `every`.
+    pub(super) fn sample(&self, every: bool) -> Result<Findings, Error> {
+        let rows = self.batch.rows as u64;
+        let floats = self.plan.floats().len();
+        let table = Table::new(self.device, SAMPLE_SLOTS, 0, self.plan, &[])?;
+        let sampled = self.device.alloc_filled(8 + 8 * floats as u64, 0)?;
+        let mut looked_at = rows.min(SAMPLE_ROWS);
+        let kernel = self.kernel("package::groupby::estimate", "estimate")?;
+        self.launch(&kernel, &table, None, looked_at)
+            .bind(0, 9, &sampled)
+            .run(self.grid(looked_at))?;
+        if every && looked_at < rows {
+            let kernel = self.kernel("package::groupby::estimate", "exponents")?;
+            self.launch(&kernel, &table, None, rows)
+                .bind(0, 9, &sampled)
+                .moves(self.compiled.bytes())
+                .run(self.grid(rows))?;
+        }
+        let words = sampled.download_as::<u32>()?;
+        let exact = every || looked_at == rows;
+        // Of the rows that pass, as many were sampled as the predicate took.
+        let passing = rows * u64::from(words[0]) / looked_at.max(1);
+        looked_at = u64::from(words[0]);
+        // The packed key that looks like an empty slot is not counted.
+        let groups = tiers::estimate(passing, looked_at, u64::from(words[1])) + 1;
+        let ranges: Vec<(i32, i32)> = words[2..]
+            .chunks_exact(2)
+            .map(|pair| match pair[1] {
+                0 => (0, 0),
+                greatest => (!pair[0] as i32 - 2048, greatest as i32 - 2048),
+            })
+            .collect();
+        let bases = ranges.iter().map(|(least, greatest)| match exact {
+            true => *least,
+            false => (*greatest + HEADROOM - (WINDOW - 1)).min(*least),
+        });
+        let bases: Vec<i32> = bases.collect();
+        let windows = ranges
+            .iter()
+            .zip(&bases)
+            .map(|((_, greatest), base)| (greatest - base) / WINDOW + 1)
+            .max()
+            .unwrap_or(1) as u32;
+        Ok(Findings { groups, bases, windows })
+    }
+
+    /// Gathers all rows into `table`.
+    pub(super) fn gather(&self, table: &Table) -> Result<(), Error> {
+        let rows = self.batch.rows as u64;
+        let (root, entry, workgroups) = match self.local {
+            Some(_) => {
+                // Every workgroup ends with a flush: few, long-lived ones.
+                let info = self.device.info();
+                let resident = info.multiprocessors * (2048 / tiers::workgroup_size(info));
+                let few = self.grid(rows).min(resident);
+                ("package::groupby::shared", "shared_groups", few)
+            }
+            None => ("package::groupby::global", "global_groups", self.grid(rows)),
+        };
+        let kernel = self.kernel(root, entry)?;
+        self.launch(&kernel, table, None, rows)
+            .moves(self.compiled.bytes())
+            .run(workgroups)?;
+        Ok(())
+    }
+
+    /// Moves `table` to a new one of `slots` slots and gathers its `deferred` rows there.
+    pub(super) fn grow(
+        &self,
+        table: &Table,
+        slots: u32,
+        deferred: u32,
+        bases: &[i32],
+    ) -> Result<Table, Error> {
+        let rows = u64::from(deferred);
+        let larger = Table::new(self.device, slots, rows, self.plan, bases)?;
+        let old_slots = u64::from(table.slots) + 1;
+        let kernel = self.kernel("package::groupby::global", "grow")?;
+        self.launch(&kernel, &larger, None, old_slots)
+            .bind(0, 11, &table.owners)
+            .bind(0, 10, &table.states)
+            .run(self.grid(old_slots))?;
+        let kernel = self.kernel("package::groupby::global", "global_groups")?;
+        self.launch(&kernel, &larger, Some(&table.deferred), rows)
+            .run(self.grid(rows))?;
+        Ok(larger)
+    }
+
+    /// Lists the slots that are taken, and waits for what the kernels said.
+    pub(super) fn collect(&self, table: &Table) -> Result<(Status, Buffer), Error> {
+        let slots = u64::from(table.slots) + 1;
+        let listed = self.device.alloc(slots * 4)?;
+        let kernel = self.kernel("package::groupby::global", "collect")?;
+        self.launch(&kernel, table, None, 0)
+            .bind(0, 9, &listed)
+            .moves(slots * 4)
+            .run(self.grid(slots))?;
+        let words = table.status.download_as::<u32>()?;
+        let status = Status {
+            deferred: words[0],
+            outside: words[1] != 0,
+            groups: words[2],
+            lost: words[3] != 0,
+        };
+        Ok((status, listed))
+    }
+
+    /// Writes the listed groups to `outputs` through the module `package::output`.
+    pub(super) fn emit(
+        &self,
+        table: &Table,
+        text: &str,
+        outputs: (u32, &[Buffer]),
+        listed: &Buffer,
+        groups: usize,
+    ) -> Result<(), Error> {
+        let shader = self
+            .compiled
+            .specialise(Shader::new(&LIBRARY, "package::groupby::emit"))
+            .generated("package::keys", self.keys.text())
+            .generated("package::output", text);
+        let local = Local { slots: 16, replicas: 1 };
+        let kernel = self.device.kernel(&self.specify(shader, local), "emit")?;
+        self.launch(&kernel, table, Some(listed), groups as u64)
+            .bind_group(outputs.0, outputs.1)
+            .moves(outputs.1.iter().map(Buffer::len).sum())
+            .run(self.grid(groups as u64))?;
+        Ok(())
+    }
+}
