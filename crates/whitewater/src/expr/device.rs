@@ -67,10 +67,6 @@ impl DeviceType {
             DeviceType::I128 => "I128(0lu, 0lu)",
         }
     }
-
-    pub(crate) fn is_float(self) -> bool {
-        matches!(self, DeviceType::F32 | DeviceType::F64)
-    }
 }
 
 /// How a column's data buffer is declared and read.

@@ -152,7 +152,7 @@ impl Body<'_> {
         if nullable {
             self.lines.push(format!("var {valid} = true;"));
         }
-        let mut finish =
+        let finish =
             |body: &mut Self, (block, value): (Block, Value)| -> Result<Block, ExprError> {
                 let (tail, ()) = body.block(|body| {
                     let code = body.widen(&value, device);
