@@ -21,6 +21,8 @@ mod intrinsics;
 mod logic;
 mod lower;
 mod temporal;
+#[cfg(test)]
+mod tests;
 mod types;
 mod typing;
 

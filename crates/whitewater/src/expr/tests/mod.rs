@@ -1,0 +1,8 @@
+//! Generated code against arrow's kernels, row by row.
+
+mod arithmetic;
+mod casts;
+mod harness;
+mod logic;
+mod tables;
+mod text;
