@@ -129,7 +129,11 @@ impl Body<'_> {
     fn temporal(&mut self, op: Op, left: &Value, right: &Value, result: &mut Value) {
         let (l, r) = (&left.code, &right.code);
         match left.data_type {
-            DataType::Date32 => result.code = self.bind(format!("i64({l}) - i64({r})")),
+            DataType::Date32 => {
+                let l = self.converted(DeviceType::I32, DeviceType::I64, l);
+                let r = self.converted(DeviceType::I32, DeviceType::I64, r);
+                result.code = self.bind(format!("{l} - {r}"));
+            }
             DataType::Date64 => {
                 let difference = self.bind(format!("{l} - {r}"));
                 result.code = self.bind(format!("{difference} / 86400000li"));

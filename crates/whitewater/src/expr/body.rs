@@ -121,6 +121,25 @@ impl<'a> Body<'a> {
         format!("{name}({})", arguments.join(", "))
     }
 
+    /// A variable holding `code`, of the type `from`, as `to`.
+    pub(crate) fn converted(&mut self, from: DeviceType, to: DeviceType, code: &str) -> String {
+        let text = self.convert_text(from, to, code);
+        self.bind(text)
+    }
+
+    /// The text of a conversion. Integers widen in their own signedness before they change it.
+    fn convert_text(&mut self, from: DeviceType, to: DeviceType, code: &str) -> String {
+        let mut extend = || self.call("package::kernels::bits", "extend_i32", &[code]);
+        match (from, to) {
+            (DeviceType::I32, DeviceType::I64) => extend(),
+            (DeviceType::I32, DeviceType::U64) => format!("bitcast<u64>({})", extend()),
+            (DeviceType::U32, DeviceType::I64) => format!("bitcast<i64>(u64({code}))"),
+            (DeviceType::I64, DeviceType::U32) => format!("u32(bitcast<u64>({code}))"),
+            (DeviceType::U64, DeviceType::I32) => format!("i32(bitcast<i64>({code}))"),
+            _ => format!("{}({code})", to.name()),
+        }
+    }
+
     /// Runs `build`, and takes its statements out.
     pub(crate) fn block<T>(
         &mut self,

@@ -130,7 +130,7 @@ impl Body<'_> {
         let code = if device == value.device {
             value.code.clone()
         } else {
-            self.bind(convert_text(value.device, device, &value.code))
+            self.converted(value.device, device, &value.code)
         };
         let mut result = self.value_of(code, to, value.valid.clone())?;
         if to.is_integer() || to.is_temporal() {
@@ -177,11 +177,11 @@ impl Body<'_> {
     /// f32 and f64: NaN keeps its sign and the leading bits of its payload, as on the CPU.
     fn float_cast(&mut self, value: &Value, to: &DataType) -> Result<Value, ExprError> {
         let x = &value.code;
-        let converted = self.bind(convert_text(
+        let converted = self.converted(
             value.device,
             DeviceType::of(to).unwrap_or(DeviceType::F64),
             x,
-        ));
+        );
         let text = if value.device == DeviceType::F32 {
             let nan = self.call(FLOAT, "is_nan_f32", &[x]);
             let bits = self.bind(format!("bitcast<u32>({x})"));
@@ -222,7 +222,7 @@ impl Body<'_> {
         let valid = self.fail(&value.valid, &fails, ArithmeticError::Cast, safe);
         let device = DeviceType::of(to).unwrap_or(DeviceType::I64);
         let inside = self.bind(format!("select(0.0lf, {x}, {fits})"));
-        let code = self.bind(convert_text(DeviceType::F64, device, &inside));
+        let code = self.converted(DeviceType::F64, device, &inside);
         self.value_of(code, to, valid)
     }
 
@@ -265,7 +265,7 @@ impl Body<'_> {
             result.device = DeviceType::I64;
             result.code = match value.device {
                 DeviceType::I64 => value.code.clone(),
-                other => self.bind(convert_text(other, DeviceType::I64, &value.code)),
+                other => self.converted(other, DeviceType::I64, &value.code),
             };
         }
         Ok(result)
@@ -484,15 +484,4 @@ impl Body<'_> {
 fn power(exponent: u32) -> Result<i128, ExprError> {
     bounds::power_of_ten(exponent)
         .ok_or_else(|| ExprError::unsupported(format!("a decimal of {exponent} digits")))
-}
-
-/// The text of a conversion. Integers widen in their own signedness before they change it.
-fn convert_text(from: DeviceType, to: DeviceType, code: &str) -> String {
-    match (from, to) {
-        (DeviceType::I32, DeviceType::U64) => format!("bitcast<u64>(i64({code}))"),
-        (DeviceType::U32, DeviceType::I64) => format!("bitcast<i64>(u64({code}))"),
-        (DeviceType::I64, DeviceType::U32) => format!("u32(bitcast<u64>({code}))"),
-        (DeviceType::U64, DeviceType::I32) => format!("i32(bitcast<i64>({code}))"),
-        _ => format!("{}({code})", to.name()),
-    }
 }

@@ -196,7 +196,7 @@ impl Body<'_> {
     fn as_i64(&mut self, value: &Value) -> String {
         match value.device {
             DeviceType::I64 => value.code.clone(),
-            _ => self.bind(format!("i64({})", value.code)),
+            from => self.converted(from, DeviceType::I64, &value.code),
         }
     }
 

@@ -93,7 +93,7 @@ fn temporal_types() {
     let mut types = vec![Date32, Date64, Int32, Int64, Float64];
     for unit in [Second, Millisecond, Microsecond, Nanosecond] {
         types.push(Timestamp(unit, None));
-        types.push(Timestamp(unit, Some("UTC".into())));
+        types.push(Timestamp(unit, Some("+00:00".into())));
         types.push(Duration(unit));
     }
     types.extend([

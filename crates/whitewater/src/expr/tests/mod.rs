@@ -4,5 +4,6 @@ mod arithmetic;
 mod casts;
 mod harness;
 mod logic;
+mod random;
 mod tables;
 mod text;
