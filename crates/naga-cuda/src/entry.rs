@@ -50,7 +50,7 @@ impl Writer<'_> {
                         needs_length,
                     }
                 }
-                _ => ArgumentKind::Uniform { bytes: self.types.size(variable.ty) },
+                _ => ArgumentKind::Uniform { bytes: self.types.size(variable.ty)? },
             };
             arguments.push(Argument { group, binding, kind });
         }
@@ -104,7 +104,7 @@ impl Writer<'_> {
             let ty = self.module.global_variables[*handle].ty;
             bytes = bytes.next_multiple_of(self.types.alignment(ty).max(4));
             offsets.push(bytes);
-            bytes += self.types.size(ty);
+            bytes += self.types.size(ty)?;
         }
         let dynamic = bytes > STATIC_SHARED;
         if dynamic {

@@ -1,6 +1,9 @@
 //! Types: their C++ names, their declarations, and the check that C++ lays them out as WGSL does.
 
-use naga::{ArraySize, Handle, Module, Scalar, ScalarKind, Type, TypeInner, proc::Layouter};
+use naga::{
+    ArraySize, Handle, Module, Scalar, ScalarKind, Type, TypeInner,
+    proc::{IndexableLength, Layouter},
+};
 
 use crate::{
     Error,
@@ -40,9 +43,22 @@ impl<'a> Types<'a> {
         Ok(Self { module, layouter })
     }
 
+    /// The number of elements of an array, if it has one; overrides have their values by now.
+    fn length(&self, size: ArraySize) -> Result<Option<u32>, Error> {
+        match size.resolve(self.module.to_ctx()) {
+            Ok(IndexableLength::Known(length)) => Ok(Some(length)),
+            Ok(IndexableLength::Dynamic) => Ok(None),
+            Err(error) => Err(Error::Override(error.to_string())),
+        }
+    }
+
     /// Bytes of a value of `ty`.
-    pub(crate) fn size(&self, ty: Handle<Type>) -> u32 {
-        self.layouter[ty].size
+    pub(crate) fn size(&self, ty: Handle<Type>) -> Result<u32, Error> {
+        // The layouter does not know the sizes of arrays that overrides size.
+        match *self.inner(ty) {
+            TypeInner::Array { size, stride, .. } => Ok(self.length(size)?.unwrap_or(0) * stride),
+            _ => Ok(self.layouter[ty].size),
+        }
     }
 
     /// The alignment of `ty` in bytes.
@@ -72,10 +88,9 @@ impl<'a> Types<'a> {
             TypeInner::Vector { size, scalar: s } => {
                 format!("Vec<{}, {}>", scalar(s, place)?, size as u8)
             }
-            TypeInner::Array { base, size, .. } => match size {
-                ArraySize::Constant(length) => format!("Array<{}, {length}>", self.name(base)?),
-                ArraySize::Dynamic => format!("Runtime<{}>", self.name(base)?),
-                ArraySize::Pending(_) => return Err(unsupported("override-sized array", place)),
+            TypeInner::Array { base, size, .. } => match self.length(size)? {
+                Some(length) => format!("Array<{}, {length}>", self.name(base)?),
+                None => format!("Runtime<{}>", self.name(base)?),
             },
             TypeInner::Pointer { base, .. } => format!("{}&", self.name(base)?),
             TypeInner::ValuePointer { size: None, scalar: s, .. } => {
@@ -94,7 +109,7 @@ impl<'a> Types<'a> {
         let mut text = String::new();
         for (handle, ty) in self.module.types.iter() {
             if let TypeInner::Array { base, stride, .. } = ty.inner
-                && self.size(base).next_multiple_of(self.alignment(base)) != stride
+                && self.size(base)?.next_multiple_of(self.alignment(base)) != stride
             {
                 return Err(unsupported("array stride other than the element's size", "a type"));
             }
