@@ -1,12 +1,21 @@
-//! CUDA bodies for device functions of the expression modules.
+//! CUDA bodies for device functions of `package::kernels::{bits, int128, float}`.
 
 /// `(function, CUDA body)`; `{0}` and `{1}` are the arguments.
+///
+/// The names are those after linking: WESL puts the module's path before a name, and the number of its
+/// underscores if it has any.
 pub const INTRINSICS: &[(&str, &str)] = &[
-    ("extend_i32", "return (long long){0};"),
-    ("mul_hi_u64", "return __umul64hi({0}, {1});"),
     (
-        "leading_zeros_u64",
+        "package_kernels_bits__1extend_i32",
+        "return (long long){0};",
+    ),
+    (
+        "package_kernels_bits__2leading_zeros_u64",
         "return (unsigned int)__clzll((long long){0});",
     ),
-    ("rem_f64", "return fmod({0}, {1});"),
+    (
+        "package_kernels_int128__2mul_hi_u64",
+        "return __umul64hi({0}, {1});",
+    ),
+    ("package_kernels_float__1rem_f64", "return fmod({0}, {1});"),
 ];

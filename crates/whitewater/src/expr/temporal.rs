@@ -85,7 +85,7 @@ impl Body<'_> {
                     _ => Overflows::Fails,
                 };
                 let value = self.multiply(value, factor, &local, overflows, safe)?;
-                return self.in_zone(value, *unit, None, zone.as_deref(), to, safe);
+                return self.at_zone(value, *unit, None, zone.as_deref(), to, safe);
             }
             (Date64, Timestamp(unit, zone)) => {
                 let local = Timestamp(*unit, None);
@@ -100,7 +100,7 @@ impl Body<'_> {
                         safe,
                     )?,
                 };
-                return self.in_zone(value, *unit, None, zone.as_deref(), to, safe);
+                return self.at_zone(value, *unit, None, zone.as_deref(), to, safe);
             }
             (Timestamp(Second, _), Date64) => {
                 self.multiply(value, 1_000, to, Overflows::Fails, safe)?
@@ -119,12 +119,12 @@ impl Body<'_> {
             }
             (Timestamp(from_unit, from_zone), Timestamp(to_unit, to_zone)) => {
                 let value =
-                    self.to_unit(value, *from_unit, *to_unit, to, Overflows::Fails, safe)?;
+                    self.change_unit(value, *from_unit, *to_unit, to, Overflows::Fails, safe)?;
                 let (from_zone, to_zone) = (from_zone.as_deref(), to_zone.as_deref());
-                return self.in_zone(value, *to_unit, from_zone, to_zone, to, safe);
+                return self.at_zone(value, *to_unit, from_zone, to_zone, to, safe);
             }
             (Duration(from_unit), Duration(to_unit)) => {
-                self.to_unit(value, *from_unit, *to_unit, to, Overflows::Fails, safe)?
+                self.change_unit(value, *from_unit, *to_unit, to, Overflows::Fails, safe)?
             }
             // Times of day.
             (Time32(Second), Time32(Millisecond)) => {
@@ -132,20 +132,20 @@ impl Body<'_> {
                 self.integer_cast(&product, to, safe)?
             }
             (Time32(from), Time64(to_unit @ (Microsecond | Nanosecond))) => {
-                self.to_unit(value, *from, *to_unit, to, Overflows::Never, safe)?
+                self.change_unit(value, *from, *to_unit, to, Overflows::Never, safe)?
             }
             (Time64(from), Time64(to_unit)) => {
-                self.to_unit(value, *from, *to_unit, to, Overflows::Wraps, true)?
+                self.change_unit(value, *from, *to_unit, to, Overflows::Wraps, true)?
             }
             (Time32(from), Time32(to_unit)) => {
-                self.to_unit(value, *from, *to_unit, to, Overflows::Never, safe)?
+                self.change_unit(value, *from, *to_unit, to, Overflows::Never, safe)?
             }
             _ => return Ok(None),
         }))
     }
 
     /// From one unit of time to another: truncating, or multiplying.
-    fn to_unit(
+    fn change_unit(
         &mut self,
         value: &Value,
         from: TimeUnit,
@@ -163,7 +163,7 @@ impl Body<'_> {
     }
 
     /// A timestamp in another zone. From no zone to one, only UTC leaves the number as it is.
-    fn in_zone(
+    fn at_zone(
         &mut self,
         mut value: Value,
         unit: TimeUnit,
@@ -193,7 +193,7 @@ impl Body<'_> {
         Some(self.bind(format!("{day} < {FIRST_DAY}li || {day} > {LAST_DAY}li")))
     }
 
-    fn as_i64(&mut self, value: &Value) -> String {
+    fn long(&mut self, value: &Value) -> String {
         match value.device {
             DeviceType::I64 => value.code.clone(),
             from => self.converted(from, DeviceType::I64, &value.code),
@@ -202,7 +202,7 @@ impl Body<'_> {
 
     /// An i64 variable: the quotient by a positive constant, rounded down.
     fn divide_floor(&mut self, value: &Value, divisor: i64) -> Result<String, ExprError> {
-        let code = self.as_i64(value);
+        let code = self.long(value);
         let quotient = self.bind(format!("{code} / {divisor}li"));
         let down = self.bind(format!("{quotient} * {divisor}li > {code}"));
         Ok(self.bind(format!("{quotient} - select(0li, 1li, {down})")))
@@ -215,7 +215,7 @@ impl Body<'_> {
         divisor: i64,
         to: &DataType,
     ) -> Result<Value, ExprError> {
-        let mut code = self.as_i64(value);
+        let mut code = self.long(value);
         if divisor != 1 {
             code = self.bind(format!("{code} / {divisor}li"));
         }
@@ -234,7 +234,7 @@ impl Body<'_> {
         overflows: Overflows,
         safe: bool,
     ) -> Result<Value, ExprError> {
-        let code = self.as_i64(value);
+        let code = self.long(value);
         let mut valid = value.valid.clone();
         if factor == 1 {
             return self.value_of(code, to, valid);

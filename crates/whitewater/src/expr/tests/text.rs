@@ -2,8 +2,11 @@
 
 use arrow::datatypes::{DataType, Field, Schema};
 
+use whitewater_gpu::{Library, Shader};
+
 use crate::expr::{
-    ArithmeticError, Binding, ColumnLayout, Expr, ExprError, Literal, Op, Part, Pipeline, compile,
+    ArithmeticError, Binding, ColumnLayout, Expr, ExprError, INTRINSICS, Literal, Op, Part,
+    Pipeline, compile,
 };
 
 fn schema() -> Schema {
@@ -138,4 +141,53 @@ fn error_words_name_the_first_error() {
     );
     let message = ArithmeticError::DivideByZero.to_string();
     assert_eq!(message, "Arrow error: Divide by zero error");
+}
+
+/// A kernel that calls every intrinsic, and raises.
+const CALLS: &str = "
+import package::kernels::bits::extend_i32;
+import package::kernels::errors::raise;
+import package::kernels::float::rem_f64;
+import package::kernels::int128::{I128, i128_div, i128_mul};
+@group(0) @binding(1) var<storage, read_write> words: array<I128>;
+@group(0) @binding(2) var<storage, read_write> doubles: array<f64>;
+@compute @workgroup_size(1) fn main() {
+  words[0] = i128_div(i128_mul(words[1], words[2]), words[3]);
+  words[0].lo = bitcast<u64>(extend_i32(3i));
+  doubles[0] = rem_f64(doubles[1], doubles[2]);
+  raise(1u);
+}";
+
+#[test]
+fn intrinsics_name_linked_functions() {
+    static LIBRARY: Library = Library {
+        modules: &[
+            ("package::calls", CALLS),
+            (
+                "package::kernels::bits",
+                include_str!("../../kernels/bits.wesl"),
+            ),
+            (
+                "package::kernels::errors",
+                include_str!("../../kernels/errors.wesl"),
+            ),
+            (
+                "package::kernels::float",
+                include_str!("../../kernels/float.wesl"),
+            ),
+            (
+                "package::kernels::int128",
+                include_str!("../../kernels/int128.wesl"),
+            ),
+        ],
+        intrinsics: &[],
+    };
+    let linked = Shader::new(&LIBRARY, "package::calls").link().unwrap();
+    for (name, _) in INTRINSICS {
+        assert!(
+            linked.source().contains(&format!("fn {name}(")),
+            "{name} in {}",
+            linked.source()
+        );
+    }
 }
