@@ -1,4 +1,4 @@
-//! Runs expressions on the software device, row by row, against arrow's kernels on the CPU.
+//! Runs expressions on a device, row by row, against arrow's kernels on the CPU.
 
 use std::sync::{Arc, OnceLock};
 
@@ -28,7 +28,7 @@ static LIBRARY: Library = Library {
             include_str!("../../kernels/int128.wesl"),
         ),
     ],
-    intrinsics: &[],
+    intrinsics: &[crate::expr::INTRINSICS],
 };
 
 #[repr(C)]
@@ -37,9 +37,14 @@ struct Params {
     rows: u32,
 }
 
+/// The device that `WHITEWATER_DEVICE` names, or the software device.
 fn device() -> &'static Device {
     static DEVICE: OnceLock<Device> = OnceLock::new();
-    DEVICE.get_or_init(|| Device::open(Selection::Software).expect("a software device"))
+    DEVICE.get_or_init(|| {
+        let name = std::env::var("WHITEWATER_DEVICE").unwrap_or_else(|_| "software".into());
+        let selection: Selection = name.parse().expect("a device's name");
+        Device::open(selection).expect("a device")
+    })
 }
 
 /// The bits of a row's value, as the kernel holds it; none for null.

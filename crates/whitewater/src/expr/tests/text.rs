@@ -180,7 +180,7 @@ fn intrinsics_name_linked_functions() {
                 include_str!("../../kernels/int128.wesl"),
             ),
         ],
-        intrinsics: &[],
+        intrinsics: &[INTRINSICS],
     };
     let linked = Shader::new(&LIBRARY, "package::calls").link().unwrap();
     for (name, _) in INTRINSICS {
@@ -189,5 +189,9 @@ fn intrinsics_name_linked_functions() {
             "{name} in {}",
             linked.source()
         );
+    }
+    let cuda = linked.cuda().unwrap().source;
+    for body in ["__umul64hi", "fmod(", "__clzll"] {
+        assert!(cuda.contains(body), "{body} in {cuda}");
     }
 }
