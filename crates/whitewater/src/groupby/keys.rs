@@ -117,13 +117,13 @@ impl Keys {
             text,
             "import package::kernels::hash::{{hash_combine, hash_u64}};\n\
              import package::kernels::int128::{{I128, i128_from_i64}};\n\
-             import package::groupby::bytes::{{byte_of, float_key32, float_key64}};\n\
-             struct Key {{ word: u64, hash: u64 }}"
+             import package::groupby::bytes::{{byte_of, float_key32, float_key64}};"
         )?;
         let names: Vec<&str> = self.values.iter().map(|(name, _)| name.as_str()).collect();
         if !names.is_empty() {
             writeln!(text, "import package::generated::{{{}}};", names.join(", "))?;
         }
+        writeln!(text, "struct Key {{ word: u64, hash: u64 }}")?;
         let mut binding = 0;
         for (index, (key, _)) in self.keys.iter().enumerate() {
             match key {
@@ -278,14 +278,14 @@ fn bytes(
     // Offsets past 2^32 bytes: an index into words still fits u32 up to 16 GiB.
     writeln!(
         text,
-        "    let from = u64(offsets{index}[row]);\n    let length = u32(u64(offsets{index}[row + 1u]) - from);\n    \
+        "    let start = u64(offsets{index}[row]);\n    let length = u32(u64(offsets{index}[row + 1u]) - start);\n    \
          let valid = {valid};\n    if (!valid) {{ return Part{index}(0lu, 0lu, false); }}"
     )?;
     if short {
         writeln!(
             text,
             "    var low = u64(length);\n    for (var i = 0u; i < length; i++) {{\n        \
-             let at = from + u64(i);\n        \
+             let at = start + u64(i);\n        \
              low |= u64(byte_of(bytes{index}[u32(at >> 2u)], at)) << (3u + 8u * i);\n    }}\n    \
              return Part{index}(low, 0lu, true);\n}}"
         )?;
@@ -293,7 +293,7 @@ fn bytes(
         writeln!(
             text,
             "    var h = 0lu;\n    var word = 0lu;\n    for (var i = 0u; i < length; i++) {{\n        \
-             let at = from + u64(i);\n        \
+             let at = start + u64(i);\n        \
              word |= u64(byte_of(bytes{index}[u32(at >> 2u)], at)) << (8u * (i & 7u));\n        \
              if ((i & 7u) == 7u) {{ h = hash_combine(h, word); word = 0lu; }}\n    }}\n    \
              return Part{index}(hash_combine(h, word), u64(length), true);\n}}\n\

@@ -140,11 +140,11 @@ fn flush(plan: &Accumulators, text: &mut String) -> Result {
     writeln!(
         text,
         "fn flush(local: u32, slot: u32) {{\n    let at = slot * WORDS;\n    \
-         let from = local * LIMBS * REPLICAS;\n    let top = local * EXTREMES * REPLICAS;"
+         let origin = local * LIMBS * REPLICAS;\n    let top = local * EXTREMES * REPLICAS;"
     )?;
     for a in &plan.list {
         let (word, limb) = (a.word, a.limb);
-        let local = format!("from + {limb}u * REPLICAS");
+        let local = format!("origin + {limb}u * REPLICAS");
         match a.gathers {
             Gathers::Count { .. } => {
                 writeln!(text, "    table_add(at + {word}u, local_sum({local}, 1u));")?;

@@ -1,0 +1,15 @@
+//! What the engine's tests share: the device under test.
+
+use std::{str::FromStr, sync::OnceLock};
+
+use whitewater::gpu::{Device, Selection};
+
+/// The device that `WHITEWATER_TEST_DEVICE` names; the software driver unless told otherwise.
+pub fn device() -> &'static Device {
+    static DEVICE: OnceLock<Device> = OnceLock::new();
+    DEVICE.get_or_init(|| {
+        let name = std::env::var("WHITEWATER_TEST_DEVICE").unwrap_or_else(|_| "software".into());
+        let selection = Selection::from_str(&name).expect("a device name");
+        Device::open(selection).expect("the device under test")
+    })
+}
