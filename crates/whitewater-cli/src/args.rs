@@ -131,7 +131,7 @@ impl FromStr for TableArgument {
                 name: name.trim().into(),
                 path: path.into(),
             }),
-            _ => Err(Error::TableArgument(argument.into())),
+            _ => Err(Error::TableArgument),
         }
     }
 }

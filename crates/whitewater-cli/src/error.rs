@@ -9,8 +9,8 @@ use whitewater::gpu;
 /// Why the command did not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("--table '{0}': write NAME=PATH")]
-    TableArgument(String),
+    #[error("write NAME=PATH")]
+    TableArgument,
     #[error("table '{0}' is given twice")]
     TableTwice(String),
     #[error("table '{name}': cannot read {}: {reason}", path.display())]
@@ -68,7 +68,10 @@ pub enum Error {
 impl Error {
     /// The message in one line.
     pub fn line(&self) -> String {
-        one_line(&self.to_string())
+        match self {
+            Error::Query(DataFusionError::SQL(parser, _)) => one_line(&parser.to_string()),
+            other => one_line(&other.to_string()),
+        }
     }
 
     /// True where the reader of standard output went away, which is no failure.

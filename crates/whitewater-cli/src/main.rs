@@ -33,6 +33,7 @@ use error::Error;
 type Result<T, E = Error> = std::result::Result<T, E>;
 
 fn main() -> ExitCode {
+    quiet_drivers();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(usage) if usage.use_stderr() => return fail(&error::usage_line(&usage)),
@@ -70,6 +71,15 @@ fn run(command: Command) -> Result<()> {
 fn fail(line: &str) -> ExitCode {
     let _ = writeln!(std::io::stderr(), "error: {line}");
     ExitCode::FAILURE
+}
+
+/// Keeps software Vulkan drivers from complaining on standard error about a missing desktop.
+fn quiet_drivers() {
+    const RUNTIME_FOLDER: &str = "XDG_RUNTIME_DIR";
+    if cfg!(target_os = "linux") && std::env::var_os(RUNTIME_FOLDER).is_none() {
+        // SAFETY: nothing else runs yet, so no other thread reads the environment.
+        unsafe { std::env::set_var(RUNTIME_FOLDER, std::env::temp_dir()) };
+    }
 }
 
 /// Sends the engine's log to standard error, at the level that `WHITEWATER_LOG` asks for.
