@@ -37,8 +37,9 @@ pub enum Storage {
     None,
     /// Values of a fixed number of bytes, as arrow stores them.
     Fixed(Buffer),
-    /// 128-bit decimals that all fit 64 bits, stored as `i64`: half the bytes to move.
-    Narrow(Buffer),
+    /// 128-bit decimals that all fit 64 bits, stored as `i64`: half the bytes to move. Every
+    /// magnitude is below `2^bits`, which the compiler uses to keep arithmetic in 64 bits.
+    Narrow { values: Buffer, bits: u32 },
     /// Booleans, bit-packed into u32 words.
     Bits(Buffer),
     /// Ragged bytes: `len + 1` offsets (`i32`, or `i64` for the large types), starting at 0.
@@ -101,7 +102,7 @@ impl Column {
         let builder = match &self.data {
             Storage::None => builder.nulls(None),
             Storage::Fixed(values) => builder.add_buffer(host(values.download()?)),
-            Storage::Narrow(values) => {
+            Storage::Narrow { values, .. } => {
                 let wide: Vec<i128> = values
                     .download_as::<i64>()?
                     .into_iter()
@@ -123,9 +124,9 @@ impl Column {
     pub fn device_bytes(&self) -> u64 {
         let data = match &self.data {
             Storage::None => 0,
-            Storage::Fixed(buffer) | Storage::Narrow(buffer) | Storage::Bits(buffer) => {
-                buffer.len()
-            }
+            Storage::Fixed(buffer)
+            | Storage::Narrow { values: buffer, .. }
+            | Storage::Bits(buffer) => buffer.len(),
             Storage::Bytes { offsets, bytes, .. } => offsets.len() + bytes.len(),
         };
         data + self.validity.as_ref().map_or(0, Buffer::len)
@@ -157,7 +158,13 @@ fn upload_decimals(device: &Device, data: &ArrayData) -> Result<Storage, Error> 
     let values = &data.buffers()[0].typed_data::<i128>()[data.offset()..][..data.len()];
     let narrow: Option<Vec<i64>> = values.iter().map(|v| i64::try_from(*v).ok()).collect();
     Ok(match narrow {
-        Some(narrow) => Storage::Narrow(device.upload(bytemuck::cast_slice(&narrow))?),
+        Some(narrow) => {
+            let greatest = narrow.iter().map(|v| v.unsigned_abs()).max().unwrap_or(0);
+            Storage::Narrow {
+                values: device.upload(bytemuck::cast_slice(&narrow))?,
+                bits: u64::BITS - greatest.leading_zeros(),
+            }
+        }
         None => {
             let from = data.offset() * 16;
             let bytes = &data.buffers()[0].as_slice()[from..from + data.len() * 16];

@@ -28,6 +28,9 @@ impl Error {
 
 impl From<ExprError> for Error {
     fn from(error: ExprError) -> Self {
-        Error::unsupported(error.to_string())
+        match error {
+            ExprError::Unsupported { what } => Error::Unsupported { what },
+            ExprError::Invalid { what } => Error::unsupported(format!("an expression that is wrong: {what}")),
+        }
     }
 }

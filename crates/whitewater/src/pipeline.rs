@@ -16,12 +16,16 @@ pub(crate) fn layouts(batch: &Batch) -> Vec<ColumnLayout> {
         .columns
         .iter()
         .map(|column| {
-            let packed = matches!(column.data, Storage::Narrow(_));
+            let bits = match column.data {
+                Storage::Narrow { bits, .. } => Some(bits),
+                _ => None,
+            };
+            let packed = bits.is_some();
             ColumnLayout {
                 nullable: column.validity.is_some(),
                 narrow: packed,
                 packed,
-                bits: packed.then_some(63),
+                bits,
             }
         })
         .collect()
@@ -107,7 +111,7 @@ fn buffer(batch: &Batch, binding: Binding) -> Result<Buffer, Error> {
     let column = &batch.columns[binding.column];
     let found = match (binding.part, &column.data) {
         (Part::Validity, _) => column.validity.as_ref(),
-        (Part::Data, Storage::Fixed(b) | Storage::Narrow(b) | Storage::Bits(b)) => Some(b),
+        (Part::Data, Storage::Fixed(b) | Storage::Narrow { values: b, .. } | Storage::Bits(b)) => Some(b),
         (Part::Offsets, Storage::Bytes { offsets, .. }) => Some(offsets),
         (Part::Bytes, Storage::Bytes { bytes, .. }) => Some(bytes),
         _ => None,

@@ -38,7 +38,7 @@ fn finishes(plan: &dyn ExecutionPlan) -> bool {
     match plan.name() {
         "SortExec" | "SortPreservingMergeExec" | "GlobalLimitExec" | "LocalLimitExec"
         | "CoalescePartitionsExec" | "CoalesceBatchesExec" | "RepartitionExec"
-        | "CooperativeExec" => true,
+        | "CooperativeExec" | "OnCpuExec" => true,
         "AggregateExec" => merges(plan),
         "ProjectionExec" => plan.children().iter().all(|child| above_merge(&***child)),
         _ => false,

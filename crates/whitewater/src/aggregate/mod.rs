@@ -18,7 +18,12 @@ pub(crate) use accumulators::{Accumulators, Flavour};
 pub use reduce::reduce;
 pub(crate) use state::StateColumn;
 
-use crate::expr::Expr;
+use arrow::datatypes::Schema;
+
+use crate::{
+    Error,
+    expr::{ColumnLayout, Expr, Pipeline, compile},
+};
 
 /// An aggregate function. Nulls are skipped by all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -53,4 +58,36 @@ pub struct Aggregation {
     /// Expressions to group by, with the fields that they become. Strings are plain columns.
     pub keys: Vec<(Expr, Field)>,
     pub aggregates: Vec<Aggregate>,
+}
+
+impl Aggregation {
+    /// Whether batches of `schema` can be aggregated so; what cannot is [`Error::Unsupported`].
+    ///
+    /// Decimals are taken to fit 64 bits: a batch where they do not may still be refused.
+    pub fn check(&self, schema: &Schema) -> Result<(), Error> {
+        let layout = ColumnLayout { narrow: true, bits: Some(63), packed: true, nullable: true };
+        let layouts = vec![layout; schema.fields().len()];
+        let describe = |expr: &Expr| {
+            let spec = Pipeline {
+                predicate: self.predicate.clone(),
+                values: vec![("value".into(), expr.clone())],
+                narrow: true,
+            };
+            let mut generated = compile(&spec, schema, &layouts)?;
+            generated
+                .values
+                .pop()
+                .ok_or_else(|| Error::unsupported("an expression without a value"))
+        };
+        let flavour = match self.keys.is_empty() {
+            true => Flavour::Private,
+            false => Flavour::Grouped,
+        };
+        Accumulators::plan(&self.aggregates, flavour, 1, describe)?;
+        let predicate = Pipeline { predicate: self.predicate.clone(), ..Pipeline::default() };
+        compile(&predicate, schema, &layouts)?;
+        self.keys
+            .iter()
+            .try_for_each(|(expr, _)| crate::groupby::keys::check(expr, schema))
+    }
 }

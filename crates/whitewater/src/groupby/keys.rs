@@ -221,7 +221,7 @@ fn width(expr: &Expr, data_type: &DataType, batch: &Batch) -> Option<u32> {
         DataType::Boolean => 1,
         DataType::Decimal128(_, _) => match expr {
             Expr::Column { index }
-                if matches!(batch.columns[*index].data, Storage::Narrow(_)) =>
+                if matches!(batch.columns[*index].data, Storage::Narrow { .. }) =>
             {
                 64
             }

@@ -1,7 +1,13 @@
-//! Moving rows: gathering ragged values and packing narrow ones.
+//! Choosing and computing rows: filter and projection in fused kernels, gathering of ragged values,
+//! packing of narrow ones.
+
+mod filter;
+pub(crate) mod output;
 
 use arrow::datatypes::DataType;
 use whitewater_gpu::{Buffer, Device, Shader};
+
+pub use filter::{check, filter_project};
 
 use crate::{
     Error, Storage,

@@ -1,0 +1,28 @@
+//! Whitewater under Apache DataFusion.
+//!
+//! ```text
+//! SQL ─▶ DataFusion's physical plan ─▶ GpuRule ─▶  CPU nodes  (each with the reason why it is there)
+//!                                                    └─ GpuExec: scan output to the GPU, filter,
+//!                                                       project and aggregate in fused kernels
+//! ```
+//!
+//! Device columns never travel inside record batches: a [`GpuExec`] takes ordinary batches (or those of
+//! a [`GpuTable`], which are on the device already) and gives ordinary batches.
+
+mod error;
+mod exec;
+mod island;
+mod on_cpu;
+mod register;
+mod resident;
+mod rule;
+mod session;
+mod translate;
+
+pub use error::Error;
+pub use exec::GpuExec;
+pub use on_cpu::OnCpuExec;
+pub use register::register_path;
+pub use resident::{GpuTable, GpuTableExec};
+pub use rule::GpuRule;
+pub use session::{OnOutOfMemory, SessionOptions, session};

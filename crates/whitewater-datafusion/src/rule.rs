@@ -1,0 +1,166 @@
+//! The optimizer rule: islands to the GPU, reasons to the rest.
+
+use std::sync::Arc;
+
+use datafusion::{
+    common::{Result, config::ConfigOptions},
+    physical_optimizer::PhysicalOptimizerRule,
+    physical_plan::{
+        ExecutionPlan,
+        aggregates::{AggregateExec, AggregateMode},
+        filter::FilterExec,
+        projection::ProjectionExec,
+    },
+};
+use whitewater::gpu::Device;
+
+use crate::{
+    GpuExec, OnCpuExec, OnOutOfMemory,
+    island::{Island, below_exchange, passes_rows_on},
+};
+
+/// Moves every island of a plan to the GPU, whole or not at all; a scan feeds it by upload unless its
+/// table is on the device. Filters and projections alone are worth an upload only if they compute
+/// something. Aggregations run there to partial states, which the CPU's own final aggregation merges.
+#[derive(Debug)]
+pub struct GpuRule {
+    device: Device,
+    batch_rows: usize,
+    on_out_of_memory: OnOutOfMemory,
+}
+
+impl GpuRule {
+    /// The rule for `device`, uploading at most `batch_rows` rows together.
+    pub fn new(device: Device, batch_rows: usize, on_out_of_memory: OnOutOfMemory) -> Self {
+        Self {
+            device,
+            batch_rows,
+            on_out_of_memory,
+        }
+    }
+
+    fn convert(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+        let reason = if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
+            match self.aggregate(aggregate)? {
+                Ok(converted) => return Ok(converted),
+                Err(reason) => Some(reason),
+            }
+        } else if plan.downcast_ref::<FilterExec>().is_some()
+            || plan.downcast_ref::<ProjectionExec>().is_some()
+        {
+            match Island::select(&plan) {
+                Ok(island) => return self.node(island),
+                Err(reason) => Some(reason),
+            }
+        } else if passes_rows_on(&plan).is_some() || plan.children().is_empty() {
+            None
+        } else {
+            reason_of(plan.name())
+        };
+        let converted = self.children(plan)?;
+        Ok(match reason {
+            Some(reason) => Arc::new(OnCpuExec::new(converted, reason)),
+            None => converted,
+        })
+    }
+
+    /// `plan` over converted children.
+    fn children(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+        let children = plan.children().into_iter().cloned().collect::<Vec<_>>();
+        if children.is_empty() {
+            return Ok(plan);
+        }
+        let converted = children
+            .into_iter()
+            .map(|child| self.convert(child))
+            .collect::<Result<Vec<_>>>()?;
+        #[expect(deprecated, reason = "the successor wants to know whether properties change")]
+        plan.with_new_children(converted)
+    }
+
+    /// The GPU node for an island, over its converted source.
+    fn node(&self, island: Island) -> Result<Arc<dyn ExecutionPlan>> {
+        let source = self.convert(island.source.clone())?;
+        let node = GpuExec::new(
+            self.device.clone(),
+            island,
+            source,
+            self.batch_rows,
+            self.on_out_of_memory,
+        );
+        Ok(Arc::new(node))
+    }
+
+    /// A final aggregation over a partial one on the GPU, or the reason why not.
+    fn aggregate(
+        &self,
+        aggregate: &AggregateExec,
+    ) -> Result<Result<Arc<dyn ExecutionPlan>, String>> {
+        let partial = match aggregate.mode() {
+            AggregateMode::Single | AggregateMode::SinglePartitioned => AggregateExec::try_new(
+                AggregateMode::Partial,
+                aggregate.group_expr().clone(),
+                aggregate.aggr_expr().to_vec(),
+                aggregate.filter_expr().to_vec(),
+                aggregate.input().clone(),
+                aggregate.input_schema(),
+            )?,
+            AggregateMode::Final | AggregateMode::FinalPartitioned => {
+                match below_exchange(aggregate.input()).downcast_ref::<AggregateExec>() {
+                    Some(partial) if *partial.mode() == AggregateMode::Partial => partial.clone(),
+                    _ => return Ok(Err("its partial aggregation is not below it".into())),
+                }
+            }
+            _ => return Ok(Err("a partial aggregation stays beside its final one".into())),
+        };
+        let island = match Island::aggregate(&partial) {
+            Ok(island) => island,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let input = self.node(island)?;
+        let last = AggregateExec::try_new(
+            AggregateMode::Final,
+            partial.group_expr().as_final(),
+            partial.aggr_expr().to_vec(),
+            vec![None; partial.aggr_expr().len()],
+            input,
+            partial.input_schema(),
+        )?
+        .with_limit_options(aggregate.limit_options());
+        Ok(Ok(Arc::new(last)))
+    }
+}
+
+/// Why a node of this name is on the CPU; none for nodes that do no work of their own.
+fn reason_of(name: &str) -> Option<String> {
+    let what = match name {
+        "CooperativeExec" | "DataSourceExec" | "AnalyzeExec" | "ExplainExec"
+        | "CoalesceBatchesExec" | "OutputRequirementExec" | "SortPreservingMergeExec" => return None,
+        "SortExec" => "sorting",
+        "GlobalLimitExec" | "LocalLimitExec" => "a limit",
+        "HashJoinExec" | "NestedLoopJoinExec" | "CrossJoinExec" | "SortMergeJoinExec"
+        | "SymmetricHashJoinExec" | "PiecewiseMergeJoinExec" => "a join",
+        "WindowAggExec" | "BoundedWindowAggExec" => "a window",
+        "UnionExec" | "InterleaveExec" => "a union",
+        other => other,
+    };
+    Some(format!("{what} is not on the GPU"))
+}
+
+impl PhysicalOptimizerRule for GpuRule {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.convert(plan)
+    }
+
+    fn name(&self) -> &str {
+        "whitewater"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
