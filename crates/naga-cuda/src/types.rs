@@ -124,18 +124,11 @@ impl<'a> Types<'a> {
                 text.push_str(&format!("    {} {};\n", self.name(member.ty)?, field(members, index)));
             }
             text.push_str("};\n");
-            // The compiler itself checks that C++ agrees on the layout.
-            let runtime = members.last().is_some_and(|m| {
-                matches!(self.inner(m.ty), TypeInner::Array { size: ArraySize::Dynamic, .. })
-            });
             if host_shareable {
-                for (index, member) in members.iter().enumerate() {
-                    text.push_str(&format!(
-                        "static_assert(__builtin_offsetof({name}, {}) == {}, \"layout\");\n",
-                        field(members, index),
-                        member.offset
-                    ));
-                }
+                self.check_layout(&name, members)?;
+                let runtime = members.last().is_some_and(|m| {
+                    matches!(self.inner(m.ty), TypeInner::Array { size: ArraySize::Dynamic, .. })
+                });
                 if !runtime {
                     text.push_str(&format!("static_assert(sizeof({name}) == {span}, \"layout\");\n"));
                 }
@@ -144,6 +137,20 @@ impl<'a> Types<'a> {
         Ok(text)
     }
 
+
+    /// Whether C++ puts the members where WGSL has them: each at the next multiple of its alignment.
+    fn check_layout(&self, name: &str, members: &[naga::StructMember]) -> Result<(), Error> {
+        let mut end = 0u32;
+        for member in members {
+            let alignment = self.alignment(member.ty);
+            if end.next_multiple_of(alignment) != member.offset {
+                return Err(unsupported("a member at an offset of its own", name));
+            }
+            // In C++ a vector of three is as large as its alignment.
+            end = member.offset + self.size(member.ty)?.next_multiple_of(alignment);
+        }
+        Ok(())
+    }
 
     fn holds_bool(&self, ty: Handle<Type>) -> bool {
         match *self.inner(ty) {
