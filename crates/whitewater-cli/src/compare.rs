@@ -56,7 +56,10 @@ fn column_difference(x: &ArrayRef, y: &ArrayRef) -> Result<Option<usize>, ArrowE
         return Ok(Some(0).filter(|_| !x.is_empty()));
     }
     if x.data_type() == &DataType::Float64 {
-        let (x, y) = (x.as_primitive::<Float64Type>(), y.as_primitive::<Float64Type>());
+        let (x, y) = (
+            x.as_primitive::<Float64Type>(),
+            y.as_primitive::<Float64Type>(),
+        );
         return Ok(x.iter().zip(y).position(|pair| match pair {
             (Some(x), Some(y)) => !close(x, y),
             (x, y) => x.is_some() != y.is_some(),
@@ -83,18 +86,38 @@ mod tests {
 
     #[test]
     fn floats_may_differ_in_their_last_digits() {
-        let a = batch(Arc::new(Float64Array::from(vec![Some(0.1 + 0.2), None, Some(f64::NAN)])));
-        let b = batch(Arc::new(Float64Array::from(vec![Some(0.3), None, Some(f64::NAN)])));
+        let a = batch(Arc::new(Float64Array::from(vec![
+            Some(0.1 + 0.2),
+            None,
+            Some(f64::NAN),
+        ])));
+        let b = batch(Arc::new(Float64Array::from(vec![
+            Some(0.3),
+            None,
+            Some(f64::NAN),
+        ])));
         assert_eq!(difference(&a, &b).unwrap(), None);
-        let c = batch(Arc::new(Float64Array::from(vec![Some(0.3), Some(0.0), None])));
-        assert!(difference(&a, &c).unwrap().unwrap().starts_with("row 1 of a"));
+        let c = batch(Arc::new(Float64Array::from(vec![
+            Some(0.3),
+            Some(0.0),
+            None,
+        ])));
+        assert!(
+            difference(&a, &c)
+                .unwrap()
+                .unwrap()
+                .starts_with("row 1 of a")
+        );
     }
 
     #[test]
     fn the_rest_must_be_equal() {
         let a = batch(Arc::new(Int64Array::from(vec![1, 2, 3])));
         let b = batch(Arc::new(Int64Array::from(vec![1, 2, 4])));
-        assert_eq!(difference(&a, &b).unwrap().as_deref(), Some("row 2 of a: 3 and 4"));
+        assert_eq!(
+            difference(&a, &b).unwrap().as_deref(),
+            Some("row 2 of a: 3 and 4")
+        );
         assert!(difference(&a, &[]).unwrap().is_some());
     }
 

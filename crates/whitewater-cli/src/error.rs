@@ -13,11 +13,10 @@ pub enum Error {
     TableArgument,
     #[error("table '{0}' is given twice")]
     TableTwice(String),
-    #[error("table '{name}': cannot read {}: {reason}", path.display())]
+    #[error("table '{name}': {source}")]
     Table {
         name: String,
-        path: PathBuf,
-        reason: String,
+        source: whitewater_datafusion::Error,
     },
     #[error("no SQL: give it as an argument, with --file FILE, or on standard input")]
     NoSql,
@@ -31,6 +30,8 @@ pub enum Error {
     Runtime(io::Error),
     #[error(transparent)]
     Device(#[from] gpu::Error),
+    #[error(transparent)]
+    Engine(#[from] whitewater::Error),
     #[error(transparent)]
     Query(#[from] DataFusionError),
     /// A query that failed while it read these tables.

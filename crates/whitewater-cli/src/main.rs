@@ -19,7 +19,6 @@ mod device;
 mod error;
 mod output;
 mod progress;
-mod session;
 mod sql;
 mod tpch;
 

@@ -13,8 +13,8 @@ use datafusion::{
     prelude::{DataFrame, SessionContext},
     sql::parser::{DFParser, Statement},
 };
+use whitewater_datafusion::{SessionOptions, register_path, session};
 
-use crate::session::{SessionOptions, register_path, session};
 use crate::{
     Error, Result,
     args::{Format, SqlOptions, TableArgument},
@@ -77,23 +77,12 @@ fn text(options: &SqlOptions) -> Result<String> {
 }
 
 async fn register(ctx: &SessionContext, table: &TableArgument) -> Result<()> {
-    let unreadable = |reason: String| Error::Table {
-        name: table.name.clone(),
-        path: table.path.clone(),
-        reason,
-    };
-    // Asked first, for a plain reason: a listing would call a missing file an empty folder.
-    fs::metadata(&table.path).map_err(|e| unreadable(plain_reason(&e)))?;
     register_path(ctx, &table.name, &table.path)
         .await
-        .map_err(|e| unreadable(e.to_string()))
-}
-
-fn plain_reason(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::NotFound => "no such file or folder".into(),
-        _ => error.to_string(),
-    }
+        .map_err(|source| Error::Table {
+            name: table.name.clone(),
+            source,
+        })
 }
 
 /// A complete result.
@@ -111,7 +100,11 @@ enum Kind {
     Done,
 }
 
-async fn answer(ctx: &SessionContext, statement: Statement, options: &SqlOptions) -> Result<Answer> {
+async fn answer(
+    ctx: &SessionContext,
+    statement: Statement,
+    options: &SqlOptions,
+) -> Result<Answer> {
     let plan = ctx.state().statement_to_plan(statement).await?;
     let reading = tables_read(&plan, &options.tables);
     collect(ctx, plan, options)

@@ -8,12 +8,8 @@
 //!
 //! The expected values are worked out by hand. The GPU session opens the device that
 //! `WHITEWATER_TEST_DEVICE` names (default `software`). Tables that SQL cannot make are in
-//! `slt/tables.rs`. Comments before a query:
-//!
-//! - `# gpu: all`: its plan must have no CPU operator between the scan and the result, other than
-//!   the merge of partial aggregates, sort and limit.
-//! - `# cpu: differs`: DataFusion's CPU answer is known to be another one, for the reason told
-//!   there, so the two are not compared.
+//! `slt/tables.rs`. The comment `# gpu: all` before a query asks that its plan have no CPU operator
+//! between the scan and the result, other than the merge of partial aggregates, sort and limit.
 
 #[path = "slt/answer.rs"]
 mod answer;
@@ -55,37 +51,19 @@ enum Failure {
 struct Database {
     session: SessionContext,
     twin: Option<SessionContext>,
-    marks: Arc<Marks>,
-}
-
-/// What the comments before a query ask for.
-#[derive(Default)]
-struct Marks {
-    all_on_gpu: AtomicBool,
-    cpu_differs: AtomicBool,
-}
-
-impl Marks {
-    fn read(&self, comment: &[String]) {
-        let has = |mark| comment.iter().any(|line| line.trim() == mark);
-        self.all_on_gpu.fetch_or(has("gpu: all"), Ordering::Relaxed);
-        self.cpu_differs.fetch_or(has("cpu: differs"), Ordering::Relaxed);
-    }
+    all_on_gpu: Arc<AtomicBool>,
 }
 
 impl Database {
     async fn answer(&self, sql: &str) -> Result<Answer, Failure> {
-        let all_on_gpu = self.marks.all_on_gpu.swap(false, Ordering::Relaxed);
-        let cpu_differs = self.marks.cpu_differs.swap(false, Ordering::Relaxed);
+        let all_on_gpu = self.all_on_gpu.swap(false, Ordering::Relaxed);
         let answer = Answer::of(&self.session, sql).await;
         let Some(twin) = &self.twin else {
             return Ok(answer?);
         };
         match (answer, Answer::of(twin, sql).await) {
             (Ok(ours), Ok(theirs)) => {
-                if let Some(difference) = ours.difference(&theirs)
-                    && !cpu_differs
-                {
+                if let Some(difference) = ours.difference(&theirs) {
                     return Err(Failure::Differs(difference));
                 }
                 if all_on_gpu {
@@ -141,7 +119,7 @@ async fn run_file(path: &Path, device: Option<&Device>) -> Vec<String> {
         Ok(records) => records,
         Err(error) => return vec![error.to_string()],
     };
-    let marks = Arc::<Marks>::default();
+    let all_on_gpu = Arc::<AtomicBool>::default();
     let mut runner = Runner::new(|| async {
         let options = |device| SessionOptions {
             device,
@@ -160,14 +138,15 @@ async fn run_file(path: &Path, device: Option<&Device>) -> Vec<String> {
         Ok(Database {
             session: session_on(device.cloned()).await?,
             twin,
-            marks: marks.clone(),
+            all_on_gpu: all_on_gpu.clone(),
         })
     });
     runner.with_column_validator(strict_column_validator);
     let mut failures = Vec::new();
     for record in records {
         if let Record::Comment(lines) = &record {
-            marks.read(lines);
+            let asked = lines.iter().any(|line| line.trim() == "gpu: all");
+            all_on_gpu.fetch_or(asked, Ordering::Relaxed);
         }
         if matches!(record, Record::Halt { .. }) {
             break;
@@ -196,7 +175,11 @@ async fn run_all(device: Option<Device>) {
         failures.extend(run_file(file, device.as_ref()).await);
     }
     let report = failures.join("\n\n");
-    assert!(failures.is_empty(), "{} failures\n\n{report}", failures.len());
+    assert!(
+        failures.is_empty(),
+        "{} failures\n\n{report}",
+        failures.len()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -81,7 +81,10 @@ impl Comparison {
         for (case, ms, recorded) in &self.rows {
             text += &match recorded {
                 Some(peer) => {
-                    format!("{case:width$}  {ms:>10.3}  {peer:>10.3}  {:>7.2}\n", ms / peer)
+                    format!(
+                        "{case:width$}  {ms:>10.3}  {peer:>10.3}  {:>7.2}\n",
+                        ms / peer
+                    )
                 }
                 None => format!("{case:width$}  {ms:>10.3}  {:>10}  {:>7}\n", "-", "-"),
             };

@@ -75,10 +75,7 @@ impl Summary {
 
 /// Time of `work` on an idle device until the device is idle again, and what `work` returns.
 /// What it returns is dropped by the caller, after the clock has stopped.
-pub fn timed<T, E>(
-    device: &Device,
-    work: impl FnOnce() -> Result<T, E>,
-) -> Result<(Duration, T), E>
+pub fn timed<T, E>(device: &Device, work: impl FnOnce() -> Result<T, E>) -> Result<(Duration, T), E>
 where
     E: From<whitewater::gpu::Error>,
 {

@@ -91,7 +91,11 @@ impl Answer {
     pub async fn of(ctx: &SessionContext, sql: &str) -> Result<Self, DataFusionError> {
         let frame = ctx.sql(sql).await?;
         let schema = frame.schema().inner().clone();
-        let types: Vec<_> = schema.fields().iter().map(|f| f.data_type().clone()).collect();
+        let types: Vec<_> = schema
+            .fields()
+            .iter()
+            .map(|f| f.data_type().clone())
+            .collect();
         let mut rows = Vec::new();
         for batch in frame.collect().await? {
             rows.extend(cells(&batch)?);
@@ -118,7 +122,8 @@ impl Answer {
             return Some(format!("{} rows and {}", self.rows.len(), other.rows.len()));
         }
         let (a, b) = (self.comparable(), other.comparable());
-        let differs = |(a, b): &(&Vec<Cell>, &Vec<Cell>)| !a.iter().zip(*b).all(|(a, b)| a.agrees(b));
+        let differs =
+            |(a, b): &(&Vec<Cell>, &Vec<Cell>)| !a.iter().zip(*b).all(|(a, b)| a.agrees(b));
         let (a, b) = a.iter().zip(&b).find(differs)?;
         Some(format!("row {a:?} and row {b:?}"))
     }
@@ -133,7 +138,11 @@ impl Answer {
 }
 
 fn cells(batch: &RecordBatch) -> Result<Vec<Vec<Cell>>, DataFusionError> {
-    let columns: Vec<Vec<Cell>> = batch.columns().iter().map(column).collect::<Result<_, _>>()?;
+    let columns: Vec<Vec<Cell>> = batch
+        .columns()
+        .iter()
+        .map(column)
+        .collect::<Result<_, _>>()?;
     let row = |row: usize| columns.iter().map(|column| column[row].clone()).collect();
     Ok((0..batch.num_rows()).map(row).collect())
 }
@@ -142,7 +151,10 @@ fn column(column: &ArrayRef) -> Result<Vec<Cell>, DataFusionError> {
     if column.data_type().is_floating() {
         let column = cast(column, &DataType::Float64)?;
         let floats = column.as_primitive::<Float64Type>();
-        return Ok(floats.iter().map(|v| v.map_or(Cell::Null, Cell::Float)).collect());
+        return Ok(floats
+            .iter()
+            .map(|v| v.map_or(Cell::Null, Cell::Float))
+            .collect());
     }
     (0..column.len())
         .map(|row| match column.is_null(row) {

@@ -36,9 +36,15 @@ fn is_scan(plan: &dyn ExecutionPlan) -> bool {
 /// Sort, limit and the merge of partial aggregates, with the projection that renames its columns.
 fn finishes(plan: &dyn ExecutionPlan) -> bool {
     match plan.name() {
-        "SortExec" | "SortPreservingMergeExec" | "GlobalLimitExec" | "LocalLimitExec"
-        | "CoalescePartitionsExec" | "CoalesceBatchesExec" | "RepartitionExec"
-        | "CooperativeExec" | "OnCpuExec" => true,
+        name if name.starts_with("SortExec") => true,
+        "SortPreservingMergeExec"
+        | "GlobalLimitExec"
+        | "LocalLimitExec"
+        | "CoalescePartitionsExec"
+        | "CoalesceBatchesExec"
+        | "RepartitionExec"
+        | "CooperativeExec"
+        | "OnCpuExec" => true,
         "AggregateExec" => merges(plan),
         "ProjectionExec" => plan.children().iter().all(|child| above_merge(&***child)),
         _ => false,
@@ -46,7 +52,10 @@ fn finishes(plan: &dyn ExecutionPlan) -> bool {
 }
 
 fn merges(plan: &dyn ExecutionPlan) -> bool {
-    displayable(plan).one_line().to_string().contains("mode=Final")
+    displayable(plan)
+        .one_line()
+        .to_string()
+        .contains("mode=Final")
 }
 
 /// True where the rows come from merged aggregates, through operators that keep rows as they are.

@@ -8,8 +8,8 @@ use std::{
 
 use arrow::{
     array::{
-        ArrayRef, BooleanArray, Date32Array, Decimal128Array, Float64Array, Int8Array,
-        Int32Array, Int64Array, RecordBatch, StringArray,
+        ArrayRef, BooleanArray, Date32Array, Decimal128Array, Float64Array, Int8Array, Int32Array,
+        Int64Array, RecordBatch, StringArray,
     },
     buffer::NullBuffer,
     error::ArrowError,
@@ -42,13 +42,9 @@ pub async fn register(ctx: &SessionContext) -> Result<(), DataFusionError> {
         let table = MemTable::try_new(batches[0].schema(), vec![batches.clone()])?;
         ctx.register_table(*name, Arc::new(table))?;
     }
-    // DataFusion answers min, max and filters from a file's statistics, which leave NaN out.
-    ctx.sql("SET datafusion.execution.collect_statistics = false").await?;
     let path = FILES.1.to_string_lossy();
     ctx.register_parquet("nan_parquet", path, ParquetReadOptions::default())
-        .await?;
-    ctx.sql("RESET datafusion.execution.collect_statistics").await?;
-    Ok(())
+        .await
 }
 
 static TABLES: LazyLock<Vec<(&str, Vec<RecordBatch>)>> = LazyLock::new(|| {
@@ -62,7 +58,9 @@ static TABLES: LazyLock<Vec<(&str, Vec<RecordBatch>)>> = LazyLock::new(|| {
         ("many", many()),
         ("lineitem", lineitem()),
     ];
-    tables.map(|(name, batches)| (name, batches.unwrap())).into()
+    tables
+        .map(|(name, batches)| (name, batches.unwrap()))
+        .into()
 });
 
 /// The folder of the files, kept as long as the process, and the Parquet file.
@@ -71,7 +69,8 @@ static FILES: LazyLock<(TempDir, PathBuf)> = LazyLock::new(|| {
     let path = folder.path().join("nan.parquet");
     let floats = Float64Array::from(vec![3.0, f64::NAN, 3.0]);
     let batch = batch([("x", Arc::new(floats) as ArrayRef)]).unwrap();
-    let mut writer = ArrowWriter::try_new(File::create(&path).unwrap(), batch.schema(), None).unwrap();
+    let mut writer =
+        ArrowWriter::try_new(File::create(&path).unwrap(), batch.schema(), None).unwrap();
     writer.write(&batch).unwrap();
     writer.close().unwrap();
     (folder, path)
@@ -94,15 +93,22 @@ fn slice_of_sliced(from: i64, to: i64, offset: usize) -> Result<RecordBatch, Arr
         .collect();
     // Outside the slice every value is this one and valid, so that a wrong offset shows.
     const OUTSIDE: i64 = 999;
-    let values = || rows.iter().map(|row| (row.unwrap_or(OUTSIDE), row.is_some()));
+    let values = || {
+        rows.iter()
+            .map(|row| (row.unwrap_or(OUTSIDE), row.is_some()))
+    };
     let valid = |id: i64, inside: bool| !inside || id % 7 != 3;
     let present = || values().map(|(id, inside)| valid(id, inside).then_some(id));
     let id: Int64Array = values().map(|(id, _)| Some(id)).collect();
     let i: Int32Array = present().map(|id| id.map(|id| id as i32 * 10)).collect();
-    let s: StringArray = present().map(|id| id.map(|id| format!("s{}", id % 5))).collect();
+    let s: StringArray = present()
+        .map(|id| id.map(|id| format!("s{}", id % 5)))
+        .collect();
     let b: BooleanArray = present().map(|id| id.map(|id| id % 2 == 0)).collect();
     let d: Date32Array = present().map(|id| id.map(|id| id as i32 - 15)).collect();
-    let m: Decimal128Array = present().map(|id| id.map(|id| i128::from(id) * 100 + 25)).collect();
+    let m: Decimal128Array = present()
+        .map(|id| id.map(|id| i128::from(id) * 100 + 25))
+        .collect();
     let f: Float64Array = present().map(|id| id.map(|id| id as f64 / 2.0)).collect();
     let whole = batch([
         ("id", Arc::new(id)),
@@ -117,7 +123,10 @@ fn slice_of_sliced(from: i64, to: i64, offset: usize) -> Result<RecordBatch, Arr
 }
 
 fn sliced() -> Batches {
-    Ok(vec![slice_of_sliced(0, 31, 5)?, slice_of_sliced(31, 50, 13)?])
+    Ok(vec![
+        slice_of_sliced(0, 31, 5)?,
+        slice_of_sliced(31, 50, 13)?,
+    ])
 }
 
 /// 1, 2, 3, 4 four ways; `c` and `d` are null in row 2 over different bytes.
@@ -154,7 +163,10 @@ fn words() -> Batches {
 
 fn gaps() -> Batches {
     let of = |values: Vec<i64>| batch([("x", Arc::new(Int64Array::from(values)) as ArrayRef)]);
-    [vec![], vec![1], vec![], vec![2], vec![3], vec![]].map(of).into_iter().collect()
+    [vec![], vec![1], vec![], vec![2], vec![3], vec![]]
+        .map(of)
+        .into_iter()
+        .collect()
 }
 
 fn tiled() -> Batches {
