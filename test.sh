@@ -27,19 +27,24 @@ install_packages() {
     apt-get install -y -q --no-install-recommends "$@"
 }
 
-library_is_known() { ldconfig -p 2> /dev/null | grep -q "$1"; }
+library_is_known() {
+  local found
+  found=$(PATH="$PATH:/sbin:/usr/sbin" ldconfig -p 2> /dev/null | grep -F "$1" || true)
+  [ -n "$found" ]
+}
 
 software_vulkan_is_there() {
-  library_is_known 'libvulkan\.so\.1' || return 1
+  library_is_known libvulkan.so.1 || return 1
   compgen -G '/usr/share/vulkan/icd.d/lvp_icd*.json' > /dev/null ||
     compgen -G '/etc/vulkan/icd.d/lvp_icd*.json' > /dev/null ||
     [ -n "${VK_DRIVER_FILES:-${VK_ICD_FILENAMES:-}}" ]
 }
 
-# The folder of NVRTC's library under target/nvrtc, or nothing.
+# The folder of NVRTC's library under target/nvrtc or in a CUDA toolkit, or nothing.
 nvrtc_folder() {
   local found
-  found=$(find "$PWD/target/nvrtc" -name 'libnvrtc.so*' -print -quit 2> /dev/null || true)
+  found=$(find "$PWD/target/nvrtc" /usr/local/cuda/lib64/ -name 'libnvrtc.so*' -print -quit \
+    2> /dev/null || true)
   [ -z "$found" ] || dirname "$found"
 }
 
@@ -52,7 +57,7 @@ if [ "$(uname -s)" = Linux ]; then
     software_vulkan_is_there || die "no software Vulkan driver, though mesa-vulkan-drivers is installed"
   fi
 
-  if ! library_is_known 'libnvrtc\.so' && [ -z "$(nvrtc_folder)" ]; then
+  if ! library_is_known libnvrtc.so && [ -z "$(nvrtc_folder)" ]; then
     python3 -m pip --version > /dev/null 2>&1 || install_packages python3 python3-pip
     say "installing NVRTC into target/nvrtc"
     python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore \
