@@ -75,8 +75,9 @@ fi
 
 # Nothing is built twice here, so incremental files would be wasted.
 export CARGO_INCREMENTAL=0
-# The tests' own device is asked for by WHITEWATER_TEST_DEVICE.
-unset WHITEWATER_DEVICE
+# All tests run on one device.
+export WHITEWATER_TEST_DEVICE="${WHITEWATER_TEST_DEVICE:-software}"
+export WHITEWATER_DEVICE="$WHITEWATER_TEST_DEVICE"
 
 say "cargo fmt"
 cargo fmt --all --check
