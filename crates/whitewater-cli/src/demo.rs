@@ -35,7 +35,7 @@ const BATCH_ROWS: usize = 64 << 20;
 /// Makes the data, runs both queries and prints what was seen.
 pub async fn run(options: DemoOptions) -> Result<()> {
     let device = options.device.device.open()?;
-    let (schema, batches) = tpch::lineitem(options.scale)?;
+    let (schema, batches) = tpch::lineitem(options.scale, None)?;
     let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
     let mut report = format!(
         "TPC-H lineitem at scale {}: {rows} rows, made in memory\n",

@@ -1,6 +1,15 @@
 //! TPC-H tables made in process: batches for the demo, Parquet files for `whitewater tpch`.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicI32, Ordering},
+        mpsc,
+    },
+    thread,
+};
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef, error::ArrowError};
 use datafusion::{
@@ -96,19 +105,50 @@ impl Table {
     }
 }
 
-/// The table lineitem at a scale.
-pub fn lineitem(scale: f64) -> Result<(SchemaRef, Vec<RecordBatch>)> {
+/// The table lineitem at a scale, or the columns of it that `projection` lists; made on all cores.
+pub fn lineitem(
+    scale: f64,
+    projection: Option<&[usize]>,
+) -> Result<(SchemaRef, Vec<RecordBatch>)> {
     let [.., table] = &TABLES;
     let parts = table.parts(scale);
     let progress = Progress::bar(parts as u64, format!("making {} ", table.name));
-    let mut batches = Vec::new();
-    for part in 1..=parts {
-        for batch in (table.part)(scale, part, parts) {
-            batches.push(batch?);
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let next = AtomicI32::new(1);
+    let mut made: Vec<(i32, Vec<RecordBatch>)> = thread::scope(|scope| {
+        let (send, receive) = mpsc::channel();
+        for _ in 0..cores {
+            let (send, next) = (send.clone(), &next);
+            scope.spawn(move || {
+                loop {
+                    let part = next.fetch_add(1, Ordering::Relaxed);
+                    if part > parts {
+                        break;
+                    }
+                    let batches: Result<Vec<RecordBatch>, ArrowError> = (table.part)(scale, part, parts)
+                        .map(|batch| match projection {
+                            Some(projection) => batch?.project(projection),
+                            None => batch,
+                        })
+                        .collect();
+                    // The receiver is gone only after an error.
+                    let _ = send.send(batches.map(|batches| (part, batches)));
+                }
+            });
         }
-        progress.advance(1);
-    }
-    Ok(((table.schema)(), batches))
+        drop(send);
+        receive
+            .into_iter()
+            .inspect(|_| progress.advance(1))
+            .collect::<Result<Vec<_>, ArrowError>>()
+    })?;
+    made.sort_by_key(|(part, _)| *part);
+    let schema = match projection {
+        Some(projection) => Arc::new((table.schema)().project(projection)?),
+        None => (table.schema)(),
+    };
+    let batches = made.into_iter().flat_map(|(_, batches)| batches).collect();
+    Ok((schema, batches))
 }
 
 /// Writes the tables as `DIR/NAME.parquet` and prints the files with their rows.

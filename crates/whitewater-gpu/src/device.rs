@@ -19,6 +19,7 @@ use crate::{
     cuda,
     kernel::Module,
     pool::Pool,
+    shader::Linked,
     wgpu,
 };
 
@@ -41,6 +42,8 @@ pub(crate) struct Inner {
     profile: Mutex<Profile>,
     failure: Mutex<Option<Error>>,
     timed: AtomicBool,
+    /// Specialisations of each module whose CUDA was checked.
+    checked: Mutex<HashMap<String, u32>>,
 }
 
 impl Drop for Inner {
@@ -93,6 +96,7 @@ impl Device {
                 profile: Mutex::default(),
                 failure: Mutex::default(),
                 timed: AtomicBool::new(false),
+                checked: Mutex::default(),
             }),
         })
     }
@@ -252,6 +256,7 @@ impl Device {
     fn compile(&self, shader: &Shader) -> Result<Module> {
         let started = Instant::now();
         let linked = shader.link()?;
+        self.check_cuda(&linked)?;
         let raw = self.inner.backend.compile(&linked, &self.inner.cache)?;
         let mut profile = self.inner.profile.lock();
         if raw.compiled {
@@ -266,6 +271,25 @@ impl Device {
             raw,
             entries: linked.entries,
         })
+    }
+
+    /// With `WHITEWATER_CHECK_CUDA` set, compiles the first few specialisations of every module for
+    /// NVIDIA GPUs too, whatever the device: a test without a GPU then finds what NVRTC refuses.
+    fn check_cuda(&self, linked: &Linked) -> Result<()> {
+        const SPECIALISATIONS: u32 = 3;
+        if std::env::var_os("WHITEWATER_CHECK_CUDA").is_none() {
+            return Ok(());
+        }
+        let seen = {
+            let mut checked = self.inner.checked.lock();
+            let seen = checked.entry(linked.name.clone()).or_insert(0);
+            *seen += 1;
+            *seen
+        };
+        if seen <= SPECIALISATIONS && !cuda::compile::check(linked)? {
+            tracing::warn!("NVRTC is not installed: the CUDA of {} is not checked", linked.name);
+        }
+        Ok(())
     }
 
     pub(crate) fn run(&self, bytes: u64, launch: &RawLaunch<'_>) -> Result<()> {

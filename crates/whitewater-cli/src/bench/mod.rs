@@ -13,6 +13,9 @@
 mod against;
 mod case;
 mod copy;
+mod engine;
+mod inputs;
+mod tpch;
 
 use serde::Serialize;
 use whitewater::gpu::Device;
@@ -51,10 +54,14 @@ pub struct Suite {
 }
 
 /// Every suite, in the order in which they run.
-const SUITES: &[Suite] = &[Suite {
-    name: "copy",
-    cases: copy::cases,
-}];
+const SUITES: &[Suite] = &[
+    Suite { name: "copy", cases: copy::cases },
+    Suite { name: "reduce", cases: engine::reductions },
+    Suite { name: "expr", cases: engine::expressions },
+    Suite { name: "filter", cases: engine::filters },
+    Suite { name: "groupby", cases: engine::groups },
+    Suite { name: "tpch", cases: tpch::cases },
+];
 
 /// One printed line.
 #[derive(Serialize)]

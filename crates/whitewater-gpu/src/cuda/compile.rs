@@ -78,6 +78,19 @@ pub(super) fn compile(
     })
 }
 
+/// Compiles `linked` for the architectures that we promise, without a GPU; false where NVRTC is not
+/// installed.
+pub(crate) fn check(linked: &Linked) -> Result<bool> {
+    if nvrtc_version().is_err() {
+        return Ok(false);
+    }
+    let translation = linked.cuda()?;
+    for architecture in ["sm_80", "sm_90"] {
+        cubin(&linked.name, &translation.source, architecture)?;
+    }
+    Ok(true)
+}
+
 /// Machine code of `source` for `architecture`.
 fn cubin(kernel: &str, source: &str, architecture: &str) -> Result<Vec<u8>> {
     let fail = |log: String| Error::Compile {

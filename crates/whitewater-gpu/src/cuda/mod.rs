@@ -1,6 +1,6 @@
 //! The CUDA backend: the driver and NVRTC, both loaded at run time.
 
-mod compile;
+pub(crate) mod compile;
 mod driver;
 mod launch;
 mod transfer;
