@@ -89,17 +89,16 @@ pub fn filter_project(
         predicate,
         outputs,
     };
-    let columns = match predicate {
+    let (columns, rows) = match predicate {
         _ if batch.rows == 0 => return select.empty(),
-        None => select.evaluate(None, batch.rows)?,
+        None => (select.evaluate(None, batch.rows)?, batch.rows),
         Some(_) if select.fits_single_pass()? => select.single_pass()?,
         Some(_) => {
             let (map, rows) = select.map()?;
-            select.evaluate(Some(&map), rows)?
+            (select.evaluate(Some(&map), rows)?, rows)
         }
     };
     let fields: Vec<Field> = outputs.iter().map(|(_, field)| field.clone()).collect();
-    let rows = columns.first().map_or(0, |column| column.len);
     Ok(Batch {
         schema: Arc::new(Schema::new(fields)),
         columns,
@@ -184,7 +183,7 @@ impl Select<'_> {
         Ok(unpacked)
     }
 
-    fn single_pass(&self) -> Result<Vec<Column>, Error> {
+    fn single_pass(&self) -> Result<(Vec<Column>, usize), Error> {
         let compiled = Compiled::new(self.device, self.batch, self.predicate, self.values())?;
         let mut output = Output::new(self.device, self.batch.rows);
         let unpacked = self.declare(&compiled, &mut output)?;
@@ -209,11 +208,12 @@ impl Select<'_> {
             .run(grid(self.device, params.tiles.into(), 1))?;
         let rows = total.download_as::<u32>()?[0] as usize;
         compiled.check()?;
-        unpacked
+        let columns = unpacked
             .into_iter()
             .zip(self.outputs)
             .map(|(column, (_, field))| column.pack(self.device, field.data_type(), rows))
-            .collect()
+            .collect::<Result<_, Error>>()?;
+        Ok((columns, rows))
     }
 
     /// The numbers of the rows taken. Waits for their count, since the size of the map follows from it.
