@@ -4,27 +4,31 @@ use std::{fmt, sync::Arc, time::Instant};
 
 use arrow::{
     array::{RecordBatch, RecordBatchOptions},
-    compute::{cast, concat_batches},
+    compute::cast,
     datatypes::SchemaRef,
 };
 use datafusion::{
-    common::{DataFusionError, Result, tree_node::TreeNodeRecursion},
+    common::{DataFusionError, Result, internal_err, tree_node::TreeNodeRecursion},
     execution::{SendableRecordBatchStream, TaskContext},
-    physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr},
+    physical_expr::{Partitioning, PhysicalExpr},
     physical_plan::{
         DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
-        execution_plan::{Boundedness, EmissionType},
-        metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, Time},
+        execution_plan::{Boundedness, EmissionType, reset_plan_states},
+        metrics::{ExecutionPlanMetricsSet, MetricsSet},
         stream::RecordBatchStreamAdapter,
     },
 };
-use futures::{StreamExt, TryStreamExt};
-use whitewater::{Batch, aggregate::reduce, gpu::Device, groupby::group, select::filter_project};
+use futures::{StreamExt, TryStreamExt, stream::BoxStream};
+use whitewater::{
+    Batch, aggregate::reduce, gpu, gpu::Device, groupby::group, select::filter_project,
+};
 
 use crate::{
     GpuTableExec, OnOutOfMemory,
     error::fatal,
     island::{Island, Work},
+    metrics::Metrics,
+    upload::{Limits, gather},
 };
 
 /// An island on the GPU. One partition; it hands nothing out before it has finished, so that it can
@@ -40,36 +44,6 @@ pub struct GpuExec {
     metrics: ExecutionPlanMetricsSet,
 }
 
-#[derive(Clone)]
-struct Metrics {
-    output_rows: Count,
-    uploaded_bytes: Count,
-    downloaded_bytes: Count,
-    kernel_bytes: Count,
-    compilations: Count,
-    cpu_fallback: Count,
-    gpu_time: Time,
-    upload_time: Time,
-    download_time: Time,
-}
-
-impl Metrics {
-    fn new(set: &ExecutionPlanMetricsSet, partition: usize) -> Self {
-        let builder = || MetricBuilder::new(set);
-        Self {
-            output_rows: builder().output_rows(partition),
-            uploaded_bytes: builder().counter("uploaded_bytes", partition),
-            downloaded_bytes: builder().counter("downloaded_bytes", partition),
-            kernel_bytes: builder().counter("kernel_bytes", partition),
-            compilations: builder().counter("compilations", partition),
-            cpu_fallback: builder().counter("cpu_fallback", partition),
-            gpu_time: builder().subset_time("gpu_time", partition),
-            upload_time: builder().subset_time("upload_time", partition),
-            download_time: builder().subset_time("download_time", partition),
-        }
-    }
-}
-
 impl GpuExec {
     pub(crate) fn new(
         device: Device,
@@ -78,40 +52,43 @@ impl GpuExec {
         batch_rows: usize,
         on_out_of_memory: OnOutOfMemory,
     ) -> Self {
+        // What holds of the rows on the CPU holds here; an island of sorted partitions is none.
+        let mut equivalences = island.cpu.equivalence_properties().clone();
+        equivalences.clear_per_partition_constants();
         let properties = PlanProperties::new(
-            EquivalenceProperties::new(island.cpu.schema()),
+            equivalences,
             Partitioning::UnknownPartitioning(1),
             EmissionType::Final,
             Boundedness::Bounded,
         );
-        // What one binding holds bounds a batch: 16 bytes are the widest value.
-        let bindable = (device.info().max_binding_bytes / 16).min(usize::MAX as u64) as usize;
         Self {
-            batch_rows: batch_rows.min(bindable).max(1),
             device,
             island,
             source,
+            batch_rows,
             on_out_of_memory,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
         }
     }
 
-    /// The state that a run needs, without the plan's own.
-    fn runner(&self, partition: usize) -> Runner {
-        Runner {
-            device: self.device.clone(),
-            work: self.island.work.clone(),
-            schema: self.schema(),
-            metrics: Metrics::new(&self.metrics, partition),
+    /// Whether the CPU runs the island after `error`.
+    fn falls_back(&self, error: &whitewater::Error) -> bool {
+        match error {
+            whitewater::Error::Unsupported { .. }
+            | whitewater::Error::Gpu(gpu::Error::Unsupported { .. }) => true,
+            whitewater::Error::Gpu(gpu::Error::OutOfMemory { .. }) => {
+                self.on_out_of_memory == OnOutOfMemory::Fallback
+            }
+            _ => false,
         }
     }
 }
 
+/// What a run needs on the thread that drives the device.
 struct Runner {
     device: Device,
     work: Work,
-    schema: SchemaRef,
     metrics: Metrics,
 }
 
@@ -124,7 +101,7 @@ impl Runner {
         Ok(uploaded)
     }
 
-    /// The result for one batch, with the node's own schema.
+    /// The island's rows of one batch.
     fn run(&self, batch: &Batch) -> Result<RecordBatch, whitewater::Error> {
         let before = self.device.profile()?;
         let result = match &self.work {
@@ -139,12 +116,7 @@ impl Runner {
                 self.download(&selected)?
             }
         };
-        let spent = self.device.profile()?.since(&before);
-        self.metrics.gpu_time.add_duration(spent.gpu_time());
-        self.metrics.compilations.add(spent.compilations as usize);
-        let bytes: u64 = spent.kernels.values().map(|kernel| kernel.bytes).sum();
-        self.metrics.kernel_bytes.add(bytes as usize);
-        self.metrics.output_rows.add(result.num_rows());
+        self.metrics.add(&self.device.profile()?.since(&before));
         Ok(result)
     }
 
@@ -156,6 +128,58 @@ impl Runner {
         self.metrics.downloaded_bytes.add(batch.device_bytes() as usize);
         Ok(result)
     }
+}
+
+/// Why an island gave no rows.
+enum Failure {
+    /// Its input failed, or the query ended.
+    Input(DataFusionError),
+    Engine(whitewater::Error),
+}
+
+impl From<DataFusionError> for Failure {
+    fn from(error: DataFusionError) -> Self {
+        Failure::Input(error)
+    }
+}
+
+/// Runs `f` on a thread that may block.
+async fn blocking(
+    f: impl FnOnce() -> Result<RecordBatch, whitewater::Error> + Send + 'static,
+) -> Result<RecordBatch, Failure> {
+    tokio::task::spawn_blocking(f)
+        .await
+        .map_err(|error| DataFusionError::External(Box::new(error)))?
+        .map_err(Failure::Engine)
+}
+
+/// All rows of the island, a batch for each of its input.
+async fn on_device(
+    runner: Arc<Runner>,
+    source: Arc<dyn ExecutionPlan>,
+    batch_rows: usize,
+    context: Arc<TaskContext>,
+) -> Result<Vec<RecordBatch>, Failure> {
+    let mut results = Vec::new();
+    if let Some(resident) = source.downcast_ref::<GpuTableExec>() {
+        for batch in resident.batches().map_err(Failure::Engine)? {
+            let runner = runner.clone();
+            results.push(blocking(move || runner.run(&batch)).await?);
+        }
+    } else {
+        let limits = Limits::new(runner.device.info(), batch_rows);
+        let mut batches = gather(&source, limits, &context)?;
+        while let Some(batch) = batches.next().await.transpose()? {
+            let runner = runner.clone();
+            results.push(blocking(move || runner.run(&runner.upload(&batch)?)).await?);
+        }
+    }
+    if results.is_empty() {
+        // Without rows, an ungrouped aggregation still has a state.
+        let empty = RecordBatch::new_empty(source.schema());
+        results.push(blocking(move || runner.run(&runner.upload(&empty)?)).await?);
+    }
+    Ok(results)
 }
 
 /// `batch` with the types and names of `schema`.
@@ -173,86 +197,10 @@ pub(crate) fn cast_to(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBa
     Ok(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?)
 }
 
-/// Runs `f` on a thread that may block.
-async fn blocking<T: Send + 'static>(
-    f: impl FnOnce() -> Result<T, whitewater::Error> + Send + 'static,
-) -> Result<Result<T, whitewater::Error>> {
-    tokio::task::spawn_blocking(f)
-        .await
-        .map_err(|error| DataFusionError::External(Box::new(error)))
-}
-
-/// All results of the island, or why the device could not give them.
-async fn on_device(
-    runner: Arc<Runner>,
-    source: Arc<dyn ExecutionPlan>,
-    batch_rows: usize,
-    context: Arc<TaskContext>,
-) -> Result<Result<Vec<RecordBatch>, whitewater::Error>> {
-    let mut results = Vec::new();
-    if let Some(resident) = source.downcast_ref::<GpuTableExec>() {
-        let batches = match resident.batches() {
-            Ok(batches) => batches,
-            Err(error) => return Ok(Err(error)),
-        };
-        for batch in batches {
-            let runner = runner.clone();
-            match blocking(move || runner.run(&batch)).await? {
-                Ok(result) => results.push(result),
-                Err(error) => return Ok(Err(error)),
-            }
-        }
-    } else {
-        let schema = source.schema();
-        let mut pending: Vec<RecordBatch> = Vec::new();
-        let mut rows = 0;
-        let process = async |pending: &mut Vec<RecordBatch>| {
-            let host = concat_batches(&schema, pending.iter())?;
-            pending.clear();
-            let runner = runner.clone();
-            blocking(move || runner.run(&runner.upload(&host)?)).await
-        };
-        for partition in 0..source.output_partitioning().partition_count() {
-            let mut stream = source.execute(partition, context.clone())?;
-            while let Some(batch) = stream.next().await.transpose()? {
-                if rows > 0 && rows + batch.num_rows() > batch_rows {
-                    match process(&mut pending).await? {
-                        Ok(result) => results.push(result),
-                        Err(error) => return Ok(Err(error)),
-                    }
-                    rows = 0;
-                }
-                // A batch may by itself be larger than what is uploaded together.
-                let mut at = 0;
-                while batch.num_rows() - at > batch_rows {
-                    pending.push(batch.slice(at, batch_rows));
-                    at += batch_rows;
-                    match process(&mut pending).await? {
-                        Ok(result) => results.push(result),
-                        Err(error) => return Ok(Err(error)),
-                    }
-                }
-                rows += batch.num_rows() - at;
-                pending.push(batch.slice(at, batch.num_rows() - at));
-            }
-        }
-        if rows > 0 {
-            match process(&mut pending).await? {
-                Ok(result) => results.push(result),
-                Err(error) => return Ok(Err(error)),
-            }
-        }
-    }
-    // Without rows, an ungrouped aggregation still has a state.
-    if results.is_empty() {
-        let empty = RecordBatch::new_empty(source.schema());
-        let runner = runner.clone();
-        match blocking(move || runner.run(&runner.upload(&empty)?)).await? {
-            Ok(result) => results.push(result),
-            Err(error) => return Ok(Err(error)),
-        }
-    }
-    Ok(Ok(results))
+/// `batch` in slices of at most `rows` rows, as CPU nodes expect them.
+fn slices(batch: RecordBatch, rows: usize) -> impl Iterator<Item = RecordBatch> + Send {
+    let starts = (0..batch.num_rows()).step_by(rows.max(1));
+    starts.map(move |start| batch.slice(start, rows.min(batch.num_rows() - start)))
 }
 
 impl DisplayAs for GpuExec {
@@ -304,43 +252,67 @@ impl ExecutionPlan for GpuExec {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        let runner = Arc::new(self.runner(partition));
-        let source = self.source.clone();
-        let cpu = self.island.cpu.clone();
-        let (batch_rows, on_out_of_memory) = (self.batch_rows, self.on_out_of_memory);
+        if partition != 0 {
+            return internal_err!("GpuExec has one partition, not {partition}");
+        }
+        let metrics = Metrics::new(&self.metrics, partition);
+        let runner = Arc::new(Runner {
+            device: self.device.clone(),
+            work: self.island.work.clone(),
+            metrics: metrics.clone(),
+        });
+        // The stream outlives this call, and what it needs is cheap to copy.
+        let node = Self::new(
+            self.device.clone(),
+            self.island.clone(),
+            self.source.clone(),
+            self.batch_rows,
+            self.on_out_of_memory,
+        );
         let schema = self.schema();
-        let target = schema.clone();
-        let stream = futures::stream::once(async move {
-            let metrics = runner.metrics.clone();
-            let error = match on_device(runner, source, batch_rows, context.clone()).await? {
-                Ok(results) => {
-                    let typed = results.into_iter().map(move |batch| cast_to(batch, &target));
-                    return Ok(futures::stream::iter(typed).boxed());
-                }
-                Err(error) => error,
-            };
-            let falls_back = match &error {
-                whitewater::Error::Unsupported { .. } => true,
-                whitewater::Error::Gpu(whitewater::gpu::Error::OutOfMemory { .. }) => {
-                    on_out_of_memory == OnOutOfMemory::Fallback
-                }
-                _ => false,
-            };
-            if !falls_back {
-                return Err(fatal(error));
-            }
-            tracing::warn!("on the CPU after all: {error}");
-            metrics.cpu_fallback.add(1);
-            let partitions = (0..cpu.output_partitioning().partition_count())
-                .map(|partition| cpu.execute(partition, context.clone()))
-                .collect::<Result<Vec<_>>>()?;
-            Ok(futures::stream::iter(partitions).flatten().boxed())
-        })
-        .try_flatten();
+        let output_rows = metrics.output_rows.clone();
+        let stream = futures::stream::once(async move { node.rows(runner, &metrics, context).await })
+            .try_flatten()
+            .inspect_ok(move |batch| output_rows.add(batch.num_rows()));
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
         Some(self.metrics.clone_inner())
+    }
+}
+
+impl GpuExec {
+    /// The node's rows, from the device or, where it cannot give them, from the CPU.
+    async fn rows(
+        &self,
+        runner: Arc<Runner>,
+        metrics: &Metrics,
+        context: Arc<TaskContext>,
+    ) -> Result<BoxStream<'static, Result<RecordBatch>>> {
+        let source = self.source.clone();
+        let error = match on_device(runner, source, self.batch_rows, context.clone()).await {
+            Ok(results) => {
+                let schema = self.schema();
+                let rows = context.session_config().batch_size();
+                let typed = results
+                    .into_iter()
+                    .map(|batch| cast_to(batch, &schema))
+                    .collect::<Result<Vec<_>>>()?;
+                let slices = typed.into_iter().flat_map(move |batch| slices(batch, rows));
+                return Ok(futures::stream::iter(slices.map(Ok)).boxed());
+            }
+            Err(Failure::Input(error)) => return Err(error),
+            Err(Failure::Engine(error)) if !self.falls_back(&error) => return Err(fatal(error)),
+            Err(Failure::Engine(error)) => error,
+        };
+        tracing::warn!("{} runs on the CPU after all: {error}", self.island.description);
+        metrics.cpu_fallback.add(1);
+        // The device's attempt may have used up the source, which is a part of this plan.
+        let cpu = reset_plan_states(self.island.cpu.clone())?;
+        let partitions = (0..cpu.output_partitioning().partition_count())
+            .map(|partition| cpu.execute(partition, context.clone()))
+            .collect::<Result<Vec<_>>>()?;
+        Ok(futures::stream::iter(partitions).flatten().boxed())
     }
 }

@@ -12,21 +12,17 @@ use datafusion::{
     arrow::datatypes::Field,
     physical_expr::aggregate::AggregateFunctionExpr,
     physical_plan::{
-        ExecutionPlan, InputOrderMode,
+        ExecutionPlan, ExecutionPlanProperties, InputOrderMode,
         aggregates::{AggregateExec, AggregateMode},
-        coalesce_partitions::CoalescePartitionsExec,
-        filter::FilterExec,
-        projection::ProjectionExec,
-        repartition::RepartitionExec,
     },
 };
 use whitewater::{
     aggregate::{Aggregate, Aggregation, Function},
-    expr::{Expr, Op},
+    expr::Expr,
     table::{plain_schema, plain_type},
 };
 
-use crate::translate::translate;
+use crate::{rows::Rows, translate::translate};
 
 /// A part of a plan in the engine's terms.
 #[derive(Clone, Debug)]
@@ -50,102 +46,6 @@ pub(crate) enum Work {
     },
     /// Aggregates them to partial states.
     Aggregate(Aggregation),
-}
-
-/// Filters and projections over a source, as expressions over the source.
-struct Rows {
-    source: Arc<dyn ExecutionPlan>,
-    columns: Vec<Expr>,
-    predicate: Option<Expr>,
-    /// The predicates as DataFusion prints them.
-    predicates: Vec<String>,
-}
-
-impl Rows {
-    fn of(source: &Arc<dyn ExecutionPlan>) -> Self {
-        Self {
-            source: source.clone(),
-            columns: (0..source.schema().fields().len()).map(Expr::column).collect(),
-            predicate: None,
-            predicates: Vec::new(),
-        }
-    }
-
-    /// Follows `plan` down as far as its nodes can be expressed.
-    fn follow(plan: &Arc<dyn ExecutionPlan>) -> Self {
-        if plan.fetch().is_some() {
-            return Self::of(plan);
-        }
-        if let Some(input) = passes_rows_on(plan) {
-            return Self::follow(input);
-        }
-        let followed = if let Some(filter) = plan.downcast_ref::<FilterExec>() {
-            Self::follow(filter.input()).filter(filter)
-        } else if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
-            Self::follow(projection.input()).project(projection)
-        } else {
-            Err(String::new())
-        };
-        followed.unwrap_or_else(|_| Self::of(plan))
-    }
-
-    fn filter(mut self, filter: &FilterExec) -> Result<Self, String> {
-        let predicate = translate(filter.predicate(), &self.columns)?;
-        self.check(&predicate)?;
-        self.predicates.push(filter.predicate().to_string());
-        self.predicate = Some(match self.predicate {
-            Some(earlier) => earlier.binary(Op::And, predicate),
-            None => predicate,
-        });
-        if let Some(projection) = filter.projection() {
-            self.columns = projection.iter().map(|i| self.columns[*i].clone()).collect();
-        }
-        Ok(self)
-    }
-
-    fn project(mut self, projection: &ProjectionExec) -> Result<Self, String> {
-        let columns = projection
-            .expr()
-            .iter()
-            .map(|output| translate(&output.expr, &self.columns))
-            .collect::<Result<Vec<_>, String>>()?;
-        for expr in &columns {
-            // A bare column may be of any type: it is only passed on.
-            if !matches!(expr, Expr::Column { .. }) {
-                self.check(expr)?;
-            }
-        }
-        self.columns = columns;
-        Ok(self)
-    }
-
-    fn check(&self, expr: &Expr) -> Result<(), String> {
-        let schema = plain_schema(&self.source.schema());
-        expr.check(&schema).map(|_| ()).map_err(|error| error.to_string())
-    }
-}
-
-/// The input of a node that only moves rows between partitions.
-pub(crate) fn passes_rows_on(plan: &Arc<dyn ExecutionPlan>) -> Option<&Arc<dyn ExecutionPlan>> {
-    if plan.fetch().is_some() {
-        return None;
-    }
-    if let Some(node) = plan.downcast_ref::<CoalescePartitionsExec>() {
-        return Some(node.input());
-    }
-    if let Some(node) = plan.downcast_ref::<RepartitionExec>() {
-        let keeps_order = node.maintains_input_order().contains(&true);
-        return (!keeps_order).then(|| node.input());
-    }
-    None
-}
-
-/// As [`passes_rows_on`], but for the exchange between a partial and a final aggregation.
-pub(crate) fn below_exchange(plan: &Arc<dyn ExecutionPlan>) -> &Arc<dyn ExecutionPlan> {
-    match passes_rows_on(plan) {
-        Some(input) => below_exchange(input),
-        None => plan,
-    }
 }
 
 impl Island {
@@ -174,6 +74,7 @@ impl Island {
             let filter = filter.as_ref().map(|f| translate(f, &rows.columns)).transpose()?;
             aggregates.push(aggregate(function, filter, &rows.columns)?);
         }
+        let conditions = rows.conditions();
         let aggregation = Aggregation {
             predicate: rows.predicate,
             keys,
@@ -182,17 +83,13 @@ impl Island {
         aggregation
             .check(&plain_schema(&rows.source.schema()))
             .map_err(|error| error.to_string())?;
-        let names = |names: Vec<String>| names.join(", ");
-        let keys = partial.group_expr().expr().iter().map(|(_, name)| name.clone());
-        let functions = partial.aggr_expr().iter().map(|f| f.name().to_string());
-        let mut description = format!(
-            "aggregate=[{}], keys=[{}]",
-            names(functions.collect()),
-            names(keys.collect())
+        let keys: Vec<_> = partial.group_expr().expr().iter().map(|(_, name)| name.as_str()).collect();
+        let functions: Vec<_> = partial.aggr_expr().iter().map(|f| f.name()).collect();
+        let description = format!(
+            "aggregate=[{}], keys=[{}]{conditions}",
+            functions.join(", "),
+            keys.join(", ")
         );
-        if !rows.predicates.is_empty() {
-            description.push_str(&format!(", predicate={}", rows.predicates.join(" AND ")));
-        }
         Ok(Self {
             source: rows.source,
             work: Work::Aggregate(aggregation),
@@ -201,13 +98,28 @@ impl Island {
         })
     }
 
-    /// The filters and projections at the top of `plan` as an island, if they compute anything.
+    /// Whether it hands every row of its source on, and only columns that are there.
+    pub(crate) fn passes_on(&self) -> bool {
+        match &self.work {
+            Work::Select { predicate: None, outputs } => {
+                outputs.iter().all(|(expr, _)| matches!(expr, Expr::Column { .. }))
+            }
+            _ => false,
+        }
+    }
+
+    /// The filters and projections at the top of `plan` as an island, or why they stay on the CPU.
     pub(crate) fn select(plan: &Arc<dyn ExecutionPlan>) -> Result<Self, String> {
-        let rows = Rows::follow(plan);
-        let computes = rows.predicate.is_some()
-            || rows.columns.iter().any(|c| !matches!(c, Expr::Column { .. }));
-        if !computes {
-            return Err("it only passes columns on".into());
+        let rows = Rows::of_node(plan)?;
+        if rows.columns.is_empty() {
+            return Err("rows without columns are not on the GPU".into());
+        }
+        if rows.are_few() {
+            return Err("the few rows of an aggregation or a limit stay on the CPU".into());
+        }
+        let partitions = rows.source.output_partitioning().partition_count();
+        if partitions > 1 && plan.output_ordering().is_some() {
+            return Err("sorted partitions stay apart on the CPU".into());
         }
         let fields = plan.schema().fields().clone();
         let outputs: Vec<(Expr, Field)> = rows
@@ -225,13 +137,8 @@ impl Island {
             &plain_schema(&rows.source.schema()),
         )
         .map_err(|error| error.to_string())?;
-        let mut description = String::from("select=[");
         let names: Vec<_> = fields.iter().map(|field| field.name().as_str()).collect();
-        description.push_str(&names.join(", "));
-        description.push(']');
-        if !rows.predicates.is_empty() {
-            description.push_str(&format!(", predicate={}", rows.predicates.join(" AND ")));
-        }
+        let description = format!("select=[{}]{}", names.join(", "), rows.conditions());
         Ok(Self {
             source: rows.source,
             work: Work::Select {

@@ -12,12 +12,16 @@
 mod error;
 mod exec;
 mod island;
+mod metrics;
 mod on_cpu;
+mod partitions;
 mod register;
 mod resident;
+mod rows;
 mod rule;
 mod session;
 mod translate;
+mod upload;
 
 pub use error::Error;
 pub use exec::GpuExec;

@@ -20,14 +20,15 @@ use datafusion::{
         stream::RecordBatchStreamAdapter,
     },
 };
-use whitewater::{Batch, Table, gpu::Device, table::plain_schema};
+use whitewater::{Batch, Table, gpu::Device};
 
 use crate::{error::fatal, exec::cast_to};
 
 /// A table whose batches are in device memory: queries upload nothing. View types are stored as their
-/// plain kin, and the table's schema says so.
+/// plain kin, and come back as what they were.
 #[derive(Debug)]
 pub struct GpuTable {
+    schema: SchemaRef,
     table: Arc<Table>,
 }
 
@@ -41,6 +42,7 @@ impl GpuTable {
     ) -> Result<Self, whitewater::Error> {
         let table = Table::upload(device, schema, batches, batch_rows)?;
         Ok(Self {
+            schema: schema.clone(),
             table: Arc::new(table),
         })
     }
@@ -54,7 +56,7 @@ impl GpuTable {
 #[async_trait]
 impl TableProvider for GpuTable {
     fn schema(&self) -> SchemaRef {
-        self.table.schema.clone()
+        self.schema.clone()
     }
 
     fn table_type(&self) -> TableType {
@@ -70,9 +72,10 @@ impl TableProvider for GpuTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let projection = match projection {
             Some(projection) => projection.clone(),
-            None => (0..self.table.schema.fields().len()).collect(),
+            None => (0..self.schema.fields().len()).collect(),
         };
-        Ok(Arc::new(GpuTableExec::new(self.table.clone(), projection)?))
+        let schema = Arc::new(self.schema.project(&projection)?);
+        Ok(Arc::new(GpuTableExec::new(self.table.clone(), schema, projection)))
     }
 }
 
@@ -86,19 +89,18 @@ pub struct GpuTableExec {
 }
 
 impl GpuTableExec {
-    fn new(table: Arc<Table>, projection: Vec<usize>) -> Result<Self> {
-        let schema = Arc::new(table.schema.project(&projection)?);
+    fn new(table: Arc<Table>, schema: SchemaRef, projection: Vec<usize>) -> Self {
         let properties = PlanProperties::new(
             EquivalenceProperties::new(schema),
             Partitioning::UnknownPartitioning(1),
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
-        Ok(Self {
+        Self {
             table,
             projection,
             properties: Arc::new(properties),
-        })
+        }
     }
 
     /// The projected batches, on the device.
@@ -155,7 +157,6 @@ impl ExecutionPlan for GpuTableExec {
         _: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
         let schema = self.schema();
-        debug_assert_eq!(plain_schema(&schema), schema);
         let batches = self.batches().map_err(fatal)?;
         let target = schema.clone();
         let downloaded = batches.into_iter().map(move |batch| {

@@ -6,7 +6,7 @@ use datafusion::{
     common::{Result, config::ConfigOptions},
     physical_optimizer::PhysicalOptimizerRule,
     physical_plan::{
-        ExecutionPlan,
+        ExecutionPlan, ExecutionPlanProperties,
         aggregates::{AggregateExec, AggregateMode},
         filter::FilterExec,
         projection::ProjectionExec,
@@ -16,7 +16,9 @@ use whitewater::gpu::Device;
 
 use crate::{
     GpuExec, OnCpuExec, OnOutOfMemory,
-    island::{Island, below_exchange, passes_rows_on},
+    island::Island,
+    partitions::Wanted,
+    rows::{below_exchange, passes_rows_on},
 };
 
 /// Moves every island of a plan to the GPU, whole or not at all; a scan feeds it by upload unless its
@@ -39,40 +41,72 @@ impl GpuRule {
         }
     }
 
-    fn convert(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-        let reason = if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
-            match self.aggregate(aggregate)? {
-                Ok(converted) => return Ok(converted),
-                Err(reason) => Some(reason),
-            }
-        } else if plan.downcast_ref::<FilterExec>().is_some()
-            || plan.downcast_ref::<ProjectionExec>().is_some()
-        {
-            match Island::select(&plan) {
-                Ok(island) => return self.node(island),
-                Err(reason) => Some(reason),
-            }
-        } else if passes_rows_on(&plan).is_some() || plan.children().is_empty() {
-            None
-        } else {
-            reason_of(plan.name())
+    fn convert(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        wanted: Wanted,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let reason = match self.on_gpu(&plan, wanted)? {
+            Ok(converted) => return Ok(converted),
+            Err(reason) => reason,
         };
-        let converted = self.children(plan)?;
+        let converted = self.children(plan, wanted)?;
         Ok(match reason {
             Some(reason) => Arc::new(OnCpuExec::new(converted, reason)),
             None => converted,
         })
     }
 
+    /// `plan` with its topmost nodes on the GPU; else why not, if there is something to say.
+    fn on_gpu(
+        &self,
+        plan: &Arc<dyn ExecutionPlan>,
+        wanted: Wanted,
+    ) -> Result<Result<Arc<dyn ExecutionPlan>, Option<String>>> {
+        let before = plan.output_partitioning();
+        let converted = if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
+            match wanted {
+                // The groups may be few: they are spread only where a key asks for it.
+                Wanted::Many => return self.on_gpu(plan, Wanted::Any),
+                _ => self.aggregate(aggregate)?,
+            }
+        } else if plan.downcast_ref::<FilterExec>().is_some()
+            || plan.downcast_ref::<ProjectionExec>().is_some()
+        {
+            match Island::select(plan) {
+                // Nothing is computed: there is nothing to move.
+                Ok(island) if island.passes_on() => return Ok(Err(None)),
+                Ok(island) => Ok(self.node(island)?),
+                Err(reason) => Err(reason),
+            }
+        } else if passes_rows_on(plan).is_some() || plan.children().is_empty() {
+            return Ok(Err(None));
+        } else {
+            return Ok(Err(reason_of(plan.name())));
+        };
+        match converted {
+            Ok(_) if !wanted.can_be_met(before) => {
+                Ok(Err(Some("its partitions stay apart on the CPU".into())))
+            }
+            Ok(node) => Ok(Ok(wanted.restore(node, before)?)),
+            Err(reason) => Ok(Err(Some(reason))),
+        }
+    }
+
     /// `plan` over converted children.
-    fn children(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    fn children(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        wanted: Wanted,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         let children = plan.children().into_iter().cloned().collect::<Vec<_>>();
         if children.is_empty() {
             return Ok(plan);
         }
         let converted = children
             .into_iter()
-            .map(|child| self.convert(child))
+            .enumerate()
+            .map(|(index, child)| self.convert(child, wanted.of_child(&plan, index)))
             .collect::<Result<Vec<_>>>()?;
         #[expect(deprecated, reason = "the successor wants to know whether properties change")]
         plan.with_new_children(converted)
@@ -80,7 +114,7 @@ impl GpuRule {
 
     /// The GPU node for an island, over its converted source.
     fn node(&self, island: Island) -> Result<Arc<dyn ExecutionPlan>> {
-        let source = self.convert(island.source.clone())?;
+        let source = self.convert(island.source.clone(), Wanted::Any)?;
         let node = GpuExec::new(
             self.device.clone(),
             island,
@@ -153,7 +187,7 @@ impl PhysicalOptimizerRule for GpuRule {
         plan: Arc<dyn ExecutionPlan>,
         _: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.convert(plan)
+        self.convert(plan, Wanted::Any)
     }
 
     fn name(&self) -> &str {

@@ -1,0 +1,154 @@
+//! Every query gives the CPU's answer: over tables of every slice type, from several partitions by
+//! upload (joined and in small batches) and resident on the device.
+
+mod support;
+
+use arrow::array::RecordBatch;
+use datafusion::prelude::SessionContext;
+use support::{
+    assert_same, cpu_session, gpu_session, metric, register, register_resident, rows, run, sliced,
+};
+
+/// Queries over table `t`; each runs at least partly on the GPU.
+const QUERIES: &[&str] = &[
+    // Filters and projections.
+    "select k, big, g, d, day, at, b, s from t where k > 0",
+    "select s, k + 1, g * 2.5 from t where b and day < date '1970-01-01'",
+    "select k from t where k is null or b is null",
+    "select d * 2 - 1.5, -g, not b from t where d between -5000 and 5000",
+    "select case when k > 0 then g when k = 0 then 0.0 end, cast(k as bigint) + big from t",
+    "select big % 7, k in (1, 2, 3, -1, null) from t where big is not null",
+    "select k from t where k in (1, 2, -3, 0) and not (b or g < 0)",
+    "select day, at from t where at > timestamp '1971-01-01' and day >= date '1930-06-01'",
+    "select g from t where k > 100",
+    "select f, f = 0.0, f > 1.0, f is distinct from 1.5 from t where f <> 1.5",
+    "select try_cast(big as int), cast(d as double) from t where k < 2",
+    // Ungrouped aggregates.
+    "select count(*), count(k), sum(k), sum(big), min(big), max(big) from t",
+    "select sum(d), avg(d), min(d), max(d), avg(k), avg(g), sum(g), min(g), max(g) from t",
+    "select min(day), max(day), min(at), max(at), min(b), max(b) from t where k > 0",
+    "select min(f), max(f), count(f) from t",
+    "select sum(g * g), sum(case when b then 1 else 0 end), avg(k + 0.5) from t where g > 0",
+    "select sum(k) filter (where b), count(*) filter (where g > 0) from t",
+    "select count(*), sum(k), min(g) from t where k > 100",
+    "select count(*) from t where b",
+    // Grouped aggregates by every type of key.
+    "select k, count(*), sum(big), avg(g), min(day), max(at) from t group by k",
+    "select b, sum(d), avg(d), min(f), max(f) from t group by b",
+    "select day, count(*), sum(g) from t group by day",
+    "select s, count(*), sum(k), min(g) from t group by s",
+    "select d, count(k) from t group by d",
+    "select f, count(*) from t group by f",
+    "select at, b, count(*) from t group by at, b",
+    "select k, b, s, sum(g), sum(d) from t where day > date '1960-01-01' group by k, b, s",
+    "select k + 1 as j, g > 0 as p, sum(big) from t group by j, p",
+    "select k, sum(g) filter (where b) from t group by k",
+    "select k, sum(big) from t where k > 100 group by k",
+    "select distinct k, b from t",
+    "select k, sum(g) as total from t group by k having sum(g) > 0",
+    // CPU work above and below islands.
+    "select k, sum(g) from t group by k order by k limit 3",
+    "select a.k, count(*) from (select k, g from t where g > 100) a \
+     join (select distinct k from t where b) c on a.k = c.k group by a.k",
+    "select count(distinct k) from t where b",
+    "select k, max(total) from (select k, day, sum(g) as total from t group by k, day) group by k",
+    "select upper(s), count(*) from t where k > 0 group by upper(s)",
+    "select k from t where b union all select k from t where not b",
+    "select k, row_number() over (partition by k order by big, g, at) from t where k > 1",
+    "select k, big from (select k, big from t order by big, k limit 20) where k > 0 order by big, k",
+    "select count(*) from (select 1 from t where k > 0) cross join (select 1 from t where k < -2)",
+];
+
+/// Partitions with `nulls`, of unequal sizes, some batches being slices and some empty.
+fn partitions(nulls: u64) -> Vec<Vec<RecordBatch>> {
+    vec![
+        vec![rows(0, 700, nulls), sliced(&rows(700, 333, nulls)), rows(0, 0, nulls)],
+        vec![sliced(&rows(2000, 1, nulls))],
+        vec![],
+        vec![rows(3000, 64, nulls), rows(3064, 31, nulls)],
+    ]
+}
+
+async fn compare(ours: &SessionContext, theirs: &SessionContext, queries: &[&str]) {
+    for sql in queries {
+        let cpu = run(theirs, sql).await.unwrap_or_else(|e| panic!("CPU {sql}: {e}"));
+        let gpu = run(ours, sql).await.unwrap_or_else(|e| panic!("GPU {sql}: {e}"));
+        assert_same(sql, &gpu.0, &cpu.0);
+        let fallbacks = metric(&gpu.1, "cpu_fallback");
+        assert_eq!(fallbacks, Some(0), "{sql} has an island and needs no fallback");
+    }
+}
+
+async fn by_upload(batch_rows: usize, nulls: u64) {
+    let (ours, theirs) = (gpu_session(batch_rows), cpu_session());
+    register(&ours, "t", partitions(nulls));
+    register(&theirs, "t", partitions(nulls));
+    compare(&ours, &theirs, QUERIES).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn uploaded_rows() {
+    by_upload(0, 5).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn uploaded_rows_in_small_batches() {
+    by_upload(97, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn uploaded_nulls_only() {
+    by_upload(0, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resident_rows() {
+    let (ours, theirs) = (gpu_session(0), cpu_session());
+    let batches: Vec<RecordBatch> = partitions(5).concat();
+    register_resident(&ours, "t", &batches[0].schema(), batches.clone(), 500);
+    register(&theirs, "t", vec![batches]);
+    compare(&ours, &theirs, QUERIES).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn empty_tables() {
+    let (ours, theirs) = (gpu_session(0), cpu_session());
+    let empty = rows(0, 0, 0);
+    register(&ours, "t", vec![vec![empty.clone()], vec![empty.clone()]]);
+    register(&theirs, "t", vec![vec![empty.clone()]]);
+    compare(&ours, &theirs, QUERIES).await;
+    let (ours, theirs) = (gpu_session(0), cpu_session());
+    register_resident(&ours, "t", &empty.schema(), vec![], 500);
+    register(&theirs, "t", vec![vec![empty]]);
+    compare(&ours, &theirs, QUERIES).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn arithmetic_errors_are_the_cpus() {
+    let (ours, theirs) = (gpu_session(0), cpu_session());
+    register(&ours, "t", partitions(5));
+    register(&theirs, "t", partitions(5));
+    for sql in [
+        "select 10 / k from t where g > 0",
+        "select k from t where big % k = 0",
+        "select sum(10 / k) from t",
+        "select k, sum(big / k) from t group by k",
+        "select d / (d - d) from t",
+    ] {
+        let theirs = run(&theirs, sql).await.unwrap_err().strip_backtrace();
+        let ours = run(&ours, sql).await.unwrap_err().strip_backtrace();
+        assert_eq!(ours, theirs, "{sql}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn float_sums_are_the_same_on_every_run() {
+    let ours = gpu_session(211);
+    register(&ours, "t", partitions(5));
+    for sql in ["select sum(g * 0.1), avg(g) from t", "select b, sum(g * 0.1) from t group by b order by b"] {
+        let first = run(&ours, sql).await.unwrap().0;
+        for _ in 0..3 {
+            assert_eq!(run(&ours, sql).await.unwrap().0, first, "{sql}");
+        }
+    }
+}
