@@ -18,6 +18,8 @@ pub enum Error {
         name: String,
         source: whitewater_datafusion::Error,
     },
+    #[error("table '{name}': {}: the file is empty", path.display())]
+    TableEmpty { name: String, path: PathBuf },
     #[error("no SQL: give it as an argument, with --file FILE, or on standard input")]
     NoSql,
     #[error("{}: {source}", path.display())]

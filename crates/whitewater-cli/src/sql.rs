@@ -43,6 +43,7 @@ pub async fn run(options: SqlOptions) -> Result<()> {
         register(&ctx, table).await?;
     }
     let count = statements.len();
+    let mut printed = false;
     for (index, statement) in statements.into_iter().enumerate() {
         let spinner = Progress::spinner(match count {
             1 => "running".to_string(),
@@ -51,10 +52,14 @@ pub async fn run(options: SqlOptions) -> Result<()> {
         let answer = answer(&ctx, statement, &options).await?;
         drop(spinner);
         let text = answer.text(&options)?;
-        if index > 0 && !text.is_empty() {
+        if text.is_empty() {
+            continue;
+        }
+        if printed {
             output::write(b"\n").map_err(Error::Output)?;
         }
         output::write(&text).map_err(Error::Output)?;
+        printed = true;
     }
     Ok(())
 }
@@ -77,6 +82,13 @@ fn text(options: &SqlOptions) -> Result<String> {
 }
 
 async fn register(ctx: &SessionContext, table: &TableArgument) -> Result<()> {
+    // DataFusion passes over files without a byte, as if there were no file.
+    if fs::metadata(&table.path).is_ok_and(|file| file.is_file() && file.len() == 0) {
+        return Err(Error::TableEmpty {
+            name: table.name.clone(),
+            path: table.path.clone(),
+        });
+    }
     register_path(ctx, &table.name, &table.path)
         .await
         .map_err(|source| Error::Table {

@@ -106,10 +106,7 @@ impl Table {
 }
 
 /// The table lineitem at a scale, or the columns of it that `projection` lists; made on all cores.
-pub fn lineitem(
-    scale: f64,
-    projection: Option<&[usize]>,
-) -> Result<(SchemaRef, Vec<RecordBatch>)> {
+pub fn lineitem(scale: f64, projection: Option<&[usize]>) -> Result<(SchemaRef, Vec<RecordBatch>)> {
     let [.., table] = &TABLES;
     let parts = table.parts(scale);
     let progress = Progress::bar(parts as u64, format!("making {} ", table.name));
@@ -125,12 +122,13 @@ pub fn lineitem(
                     if part > parts {
                         break;
                     }
-                    let batches: Result<Vec<RecordBatch>, ArrowError> = (table.part)(scale, part, parts)
-                        .map(|batch| match projection {
-                            Some(projection) => batch?.project(projection),
-                            None => batch,
-                        })
-                        .collect();
+                    let batches: Result<Vec<RecordBatch>, ArrowError> =
+                        (table.part)(scale, part, parts)
+                            .map(|batch| match projection {
+                                Some(projection) => batch?.project(projection),
+                                None => batch,
+                            })
+                            .collect();
                     // The receiver is gone only after an error.
                     let _ = send.send(batches.map(|batches| (part, batches)));
                 }
