@@ -3,9 +3,10 @@
 use std::{fmt, sync::Arc, time::Instant};
 
 use arrow::{
-    array::{RecordBatch, RecordBatchOptions},
+    array::{Array, RecordBatch, RecordBatchOptions, make_array},
     compute::cast,
     datatypes::SchemaRef,
+    error::ArrowError,
 };
 use datafusion::{
     common::{DataFusionError, Result, internal_err, tree_node::TreeNodeRecursion},
@@ -20,7 +21,12 @@ use datafusion::{
 };
 use futures::{StreamExt, TryStreamExt, stream::BoxStream};
 use whitewater::{
-    Batch, aggregate::reduce, gpu, gpu::Device, groupby::group, select::filter_project,
+    Batch,
+    aggregate::{Aggregation, Function, reduce},
+    gpu,
+    gpu::Device,
+    groupby::group,
+    select::filter_project,
 };
 
 use crate::{
@@ -97,7 +103,9 @@ impl Runner {
         let started = Instant::now();
         let uploaded = Batch::upload(&self.device, batch)?;
         self.metrics.upload_time.add_elapsed(started);
-        self.metrics.uploaded_bytes.add(uploaded.device_bytes() as usize);
+        self.metrics
+            .uploaded_bytes
+            .add(uploaded.device_bytes() as usize);
         Ok(uploaded)
     }
 
@@ -109,7 +117,8 @@ impl Runner {
                 reduce(&self.device, batch, aggregation)?
             }
             Work::Aggregate(aggregation) => {
-                self.download(&group(&self.device, batch, aggregation)?)?
+                let groups = self.download(&group(&self.device, batch, aggregation)?)?;
+                merging_counts(groups, aggregation)?
             }
             Work::Select { predicate, outputs } => {
                 let selected = filter_project(&self.device, batch, predicate.as_ref(), outputs)?;
@@ -125,9 +134,32 @@ impl Runner {
         let started = Instant::now();
         let result = batch.download()?;
         self.metrics.download_time.add_elapsed(started);
-        self.metrics.downloaded_bytes.add(batch.device_bytes() as usize);
+        self.metrics
+            .downloaded_bytes
+            .add(batch.device_bytes() as usize);
         Ok(result)
     }
+}
+
+/// `groups` with the count of an average null where its sum is: to DataFusion's grouped average, a
+/// count says that the group has had values.
+fn merging_counts(
+    groups: RecordBatch,
+    aggregation: &Aggregation,
+) -> Result<RecordBatch, ArrowError> {
+    let mut columns = groups.columns().to_vec();
+    let mut at = aggregation.keys.len();
+    for aggregate in &aggregation.aggregates {
+        if let (Function::Avg, Some([count, sum])) =
+            (aggregate.function, columns.get_mut(at..at + 2))
+        {
+            let data = count.to_data().into_builder().nulls(sum.nulls().cloned());
+            *count = make_array(data.build()?);
+        }
+        at += aggregate.state.len();
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(groups.num_rows()));
+    RecordBatch::try_new_with_options(groups.schema(), columns, &options)
 }
 
 /// Why an island gave no rows.
@@ -188,13 +220,19 @@ pub(crate) fn cast_to(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBa
         .columns()
         .iter()
         .zip(schema.fields())
-        .map(|(column, field)| match column.data_type() == field.data_type() {
-            true => Ok(column.clone()),
-            false => cast(column, field.data_type()),
-        })
+        .map(
+            |(column, field)| match column.data_type() == field.data_type() {
+                true => Ok(column.clone()),
+                false => cast(column, field.data_type()),
+            },
+        )
         .collect::<Result<Vec<_>, _>>()?;
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    Ok(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?)
+    Ok(RecordBatch::try_new_with_options(
+        schema.clone(),
+        columns,
+        &options,
+    )?)
 }
 
 /// `batch` in slices of at most `rows` rows, as CPU nodes expect them.
@@ -271,9 +309,10 @@ impl ExecutionPlan for GpuExec {
         );
         let schema = self.schema();
         let output_rows = metrics.output_rows.clone();
-        let stream = futures::stream::once(async move { node.rows(runner, &metrics, context).await })
-            .try_flatten()
-            .inspect_ok(move |batch| output_rows.add(batch.num_rows()));
+        let stream =
+            futures::stream::once(async move { node.rows(runner, &metrics, context).await })
+                .try_flatten()
+                .inspect_ok(move |batch| output_rows.add(batch.num_rows()));
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)))
     }
 
@@ -306,7 +345,10 @@ impl GpuExec {
             Err(Failure::Engine(error)) if !self.falls_back(&error) => return Err(fatal(error)),
             Err(Failure::Engine(error)) => error,
         };
-        tracing::warn!("{} runs on the CPU after all: {error}", self.island.description);
+        tracing::warn!(
+            "{} runs on the CPU after all: {error}",
+            self.island.description
+        );
         metrics.cpu_fallback.add(1);
         // The device's attempt may have used up the source, which is a part of this plan.
         let cpu = reset_plan_states(self.island.cpu.clone())?;

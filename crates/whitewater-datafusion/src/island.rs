@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use datafusion::{
-    arrow::datatypes::Field,
+    arrow::datatypes::{Field, Schema},
     physical_expr::aggregate::AggregateFunctionExpr,
     physical_plan::{
         ExecutionPlan, ExecutionPlanProperties, InputOrderMode,
@@ -19,10 +19,10 @@ use datafusion::{
 use whitewater::{
     aggregate::{Aggregate, Aggregation, Function},
     expr::Expr,
-    table::{plain_schema, plain_type},
+    table::plain_type,
 };
 
-use crate::{rows::Rows, translate::translate};
+use crate::rows::Rows;
 
 /// A part of a plan in the engine's terms.
 #[derive(Clone, Debug)]
@@ -67,23 +67,29 @@ impl Island {
         for (index, (expr, _)) in partial.group_expr().expr().iter().enumerate() {
             let field = schema.field(index).clone();
             let data_type = plain_type(field.data_type());
-            keys.push((translate(expr, &rows.columns)?, field.with_data_type(data_type)));
+            keys.push((rows.translate(expr)?, field.with_data_type(data_type)));
         }
         let mut aggregates = Vec::new();
         for (function, filter) in partial.aggr_expr().iter().zip(partial.filter_expr()) {
-            let filter = filter.as_ref().map(|f| translate(f, &rows.columns)).transpose()?;
-            aggregates.push(aggregate(function, filter, &rows.columns)?);
+            let filter = filter.as_ref().map(|f| rows.translate(f)).transpose()?;
+            aggregates.push(aggregate(function, filter, &rows)?);
         }
         let conditions = rows.conditions();
+        let source_schema = rows.source_schema();
         let aggregation = Aggregation {
             predicate: rows.predicate,
             keys,
             aggregates,
         };
-        aggregation
-            .check(&plain_schema(&rows.source.schema()))
-            .map_err(|error| error.to_string())?;
-        let keys: Vec<_> = partial.group_expr().expr().iter().map(|(_, name)| name.as_str()).collect();
+        if let Err(error) = aggregation.check(&source_schema) {
+            return Err(blame(partial, &aggregation, &source_schema, &error));
+        }
+        let keys: Vec<_> = partial
+            .group_expr()
+            .expr()
+            .iter()
+            .map(|(_, name)| name.as_str())
+            .collect();
         let functions: Vec<_> = partial.aggr_expr().iter().map(|f| f.name()).collect();
         let description = format!(
             "aggregate=[{}], keys=[{}]{conditions}",
@@ -98,19 +104,13 @@ impl Island {
         })
     }
 
-    /// Whether it hands every row of its source on, and only columns that are there.
-    pub(crate) fn passes_on(&self) -> bool {
-        match &self.work {
-            Work::Select { predicate: None, outputs } => {
-                outputs.iter().all(|(expr, _)| matches!(expr, Expr::Column { .. }))
-            }
-            _ => false,
-        }
-    }
-
-    /// The filters and projections at the top of `plan` as an island, or why they stay on the CPU.
-    pub(crate) fn select(plan: &Arc<dyn ExecutionPlan>) -> Result<Self, String> {
+    /// The filters and projections at the top of `plan` as an island, or why they stay on the CPU;
+    /// none if they only pass columns on.
+    pub(crate) fn select(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Self>, String> {
         let rows = Rows::of_node(plan)?;
+        if rows.pass_on() {
+            return Ok(None);
+        }
         if rows.columns.is_empty() {
             return Err("rows without columns are not on the GPU".into());
         }
@@ -131,15 +131,11 @@ impl Island {
                 field.as_ref().clone().with_data_type(data_type)
             }))
             .collect();
-        whitewater::select::check(
-            rows.predicate.as_ref(),
-            &outputs,
-            &plain_schema(&rows.source.schema()),
-        )
-        .map_err(|error| error.to_string())?;
+        whitewater::select::check(rows.predicate.as_ref(), &outputs, &rows.source_schema())
+            .map_err(|error| error.to_string())?;
         let names: Vec<_> = fields.iter().map(|field| field.name().as_str()).collect();
         let description = format!("select=[{}]{}", names.join(", "), rows.conditions());
-        Ok(Self {
+        Ok(Some(Self {
             source: rows.source,
             work: Work::Select {
                 predicate: rows.predicate,
@@ -147,7 +143,25 @@ impl Island {
             },
             cpu: plan.clone(),
             description,
-        })
+        }))
+    }
+}
+
+/// Why `aggregation` stays on the CPU, with the name of the aggregate that is at fault if one is.
+fn blame(
+    partial: &AggregateExec,
+    aggregation: &Aggregation,
+    schema: &Schema,
+    error: &whitewater::Error,
+) -> String {
+    let alone = |aggregate: &Aggregate| Aggregation {
+        aggregates: vec![aggregate.clone()],
+        ..Aggregation::default()
+    };
+    let mut functions = partial.aggr_expr().iter().zip(&aggregation.aggregates);
+    match functions.find(|(_, aggregate)| alone(aggregate).check(schema).is_err()) {
+        Some((function, _)) => format!("{}: {error}", function.name()),
+        None => error.to_string(),
     }
 }
 
@@ -155,7 +169,7 @@ impl Island {
 fn aggregate(
     expr: &AggregateFunctionExpr,
     filter: Option<Expr>,
-    columns: &[Expr],
+    rows: &Rows,
 ) -> Result<Aggregate, String> {
     let name = expr.fun().name();
     let unsupported = |what: &str| Err(format!("{name}{what} is not on the GPU"));
@@ -177,7 +191,7 @@ fn aggregate(
     let [argument] = arguments.as_slice() else {
         return unsupported(" of several arguments");
     };
-    let argument = match translate(argument, columns)? {
+    let argument = match rows.translate(argument)? {
         // Rows are counted without looking at a constant that is not null.
         Expr::Literal(literal) if function == Function::Count && !is_null(&literal) => None,
         other => Some(other),

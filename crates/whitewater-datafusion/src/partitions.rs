@@ -12,10 +12,13 @@ use datafusion::{
     common::Result,
     physical_expr::{Distribution, Partitioning},
     physical_plan::{
-        ExecutionPlan, ExecutionPlanProperties, aggregates::AggregateExec,
-        coalesce_partitions::CoalescePartitionsExec, repartition::RepartitionExec,
-        sorts::sort::SortExec, sorts::sort_preserving_merge::SortPreservingMergeExec,
-        union::InterleaveExec,
+        ExecutionPlan, ExecutionPlanProperties,
+        aggregates::AggregateExec,
+        coalesce_partitions::CoalescePartitionsExec,
+        repartition::RepartitionExec,
+        sorts::sort::SortExec,
+        sorts::sort_preserving_merge::SortPreservingMergeExec,
+        union::{InterleaveExec, UnionExec},
     },
 };
 
@@ -48,7 +51,8 @@ impl Wanted {
         if merges {
             return Wanted::Any;
         }
-        let works = parent.children().len() > 1
+        let joins = parent.children().len() > 1 && parent.downcast_ref::<UnionExec>().is_none();
+        let works = joins
             || parent.downcast_ref::<AggregateExec>().is_some()
             || parent.downcast_ref::<SortExec>().is_some();
         match works && self == Wanted::Any {

@@ -2,10 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use arrow::{
-    array::RecordBatch,
-    datatypes::SchemaRef,
-};
+use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use async_trait::async_trait;
 use datafusion::{
     catalog::{Session, TableProvider},
@@ -75,7 +72,11 @@ impl TableProvider for GpuTable {
             None => (0..self.schema.fields().len()).collect(),
         };
         let schema = Arc::new(self.schema.project(&projection)?);
-        Ok(Arc::new(GpuTableExec::new(self.table.clone(), schema, projection)))
+        Ok(Arc::new(GpuTableExec::new(
+            self.table.clone(),
+            schema,
+            projection,
+        )))
     }
 }
 
@@ -151,11 +152,7 @@ impl ExecutionPlan for GpuTableExec {
         Ok(self)
     }
 
-    fn execute(
-        &self,
-        _: usize,
-        _: Arc<TaskContext>,
-    ) -> Result<SendableRecordBatchStream> {
+    fn execute(&self, _: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let schema = self.schema();
         let batches = self.batches().map_err(fatal)?;
         let target = schema.clone();

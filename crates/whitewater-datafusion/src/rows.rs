@@ -8,15 +8,20 @@
 
 use std::sync::Arc;
 
-use datafusion::physical_plan::{
-    ExecutionPlan, ExecutionPlanProperties,
-    aggregates::AggregateExec,
-    coalesce_partitions::CoalescePartitionsExec,
-    filter::FilterExec,
-    limit::{GlobalLimitExec, LocalLimitExec},
-    projection::ProjectionExec,
-    repartition::RepartitionExec,
-    sorts::{sort::SortExec, sort_preserving_merge::SortPreservingMergeExec},
+use arrow::datatypes::SchemaRef;
+use datafusion::{
+    physical_expr::PhysicalExpr,
+    physical_plan::{
+        ExecutionPlan, ExecutionPlanProperties,
+        aggregates::AggregateExec,
+        coalesce_partitions::CoalescePartitionsExec,
+        filter::FilterExec,
+        limit::{GlobalLimitExec, LocalLimitExec},
+        placeholder_row::PlaceholderRowExec,
+        projection::ProjectionExec,
+        repartition::RepartitionExec,
+        sorts::{sort::SortExec, sort_preserving_merge::SortPreservingMergeExec},
+    },
 };
 use whitewater::{
     expr::{Expr, Op},
@@ -41,7 +46,9 @@ impl Rows {
     fn of(source: &Arc<dyn ExecutionPlan>) -> Self {
         Self {
             source: source.clone(),
-            columns: (0..source.schema().fields().len()).map(Expr::column).collect(),
+            columns: (0..source.schema().fields().len())
+                .map(Expr::column)
+                .collect(),
             predicate: None,
             predicates: Vec::new(),
         }
@@ -71,7 +78,7 @@ impl Rows {
     }
 
     fn filter(mut self, filter: &FilterExec) -> Result<Self, String> {
-        let predicate = translate(filter.predicate(), &self.columns)?;
+        let predicate = self.translate(filter.predicate())?;
         self.check(&predicate)?;
         self.predicates.push(filter.predicate().to_string());
         self.predicate = Some(match self.predicate {
@@ -79,7 +86,10 @@ impl Rows {
             None => predicate,
         });
         if let Some(projection) = filter.projection() {
-            self.columns = projection.iter().map(|i| self.columns[*i].clone()).collect();
+            self.columns = projection
+                .iter()
+                .map(|i| self.columns[*i].clone())
+                .collect();
         }
         Ok(self)
     }
@@ -88,7 +98,7 @@ impl Rows {
         let columns = projection
             .expr()
             .iter()
-            .map(|output| translate(&output.expr, &self.columns))
+            .map(|output| self.translate(&output.expr))
             .collect::<Result<Vec<_>, String>>()?;
         for expr in &columns {
             // A bare column may be of any type: it is only passed on.
@@ -100,9 +110,33 @@ impl Rows {
         Ok(self)
     }
 
+    /// An expression over these rows as one over the source's.
+    pub(crate) fn translate(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Expr, String> {
+        translate(expr, &self.columns, &self.source_schema())
+    }
+
+    /// The schema of the source on the device.
+    pub(crate) fn source_schema(&self) -> SchemaRef {
+        plain_schema(&self.source.schema())
+    }
+
     fn check(&self, expr: &Expr) -> Result<(), String> {
-        let schema = plain_schema(&self.source.schema());
-        expr.check(&schema).map(|_| ()).map_err(|error| error.to_string())
+        expr.check(&self.source_schema())
+            .map(|_| ())
+            .map_err(|error| error.to_string())
+    }
+
+    /// Whether there is nothing to do: every row of the source is there, and only columns of the
+    /// source, or the source is the one row of a query without a table.
+    pub(crate) fn pass_on(&self) -> bool {
+        if self.source.downcast_ref::<PlaceholderRowExec>().is_some() {
+            return true;
+        }
+        let columns = self
+            .columns
+            .iter()
+            .all(|c| matches!(c, Expr::Column { .. }));
+        columns && self.predicate.is_none()
     }
 
     /// Whether the source ends with an aggregation or a limit, so that a round trip to the device

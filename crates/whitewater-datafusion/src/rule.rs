@@ -74,9 +74,8 @@ impl GpuRule {
             || plan.downcast_ref::<ProjectionExec>().is_some()
         {
             match Island::select(plan) {
-                // Nothing is computed: there is nothing to move.
-                Ok(island) if island.passes_on() => return Ok(Err(None)),
-                Ok(island) => Ok(self.node(island)?),
+                Ok(Some(island)) => Ok(self.node(island)?),
+                Ok(None) => return Ok(Err(None)),
                 Err(reason) => Err(reason),
             }
         } else if passes_rows_on(plan).is_some() || plan.children().is_empty() {
@@ -108,7 +107,10 @@ impl GpuRule {
             .enumerate()
             .map(|(index, child)| self.convert(child, wanted.of_child(&plan, index)))
             .collect::<Result<Vec<_>>>()?;
-        #[expect(deprecated, reason = "the successor wants to know whether properties change")]
+        #[expect(
+            deprecated,
+            reason = "the successor wants to know whether properties change"
+        )]
         plan.with_new_children(converted)
     }
 
@@ -145,7 +147,11 @@ impl GpuRule {
                     _ => return Ok(Err("its partial aggregation is not below it".into())),
                 }
             }
-            _ => return Ok(Err("a partial aggregation stays beside its final one".into())),
+            _ => {
+                return Ok(Err(
+                    "a partial aggregation stays beside its final one".into()
+                ));
+            }
         };
         let island = match Island::aggregate(&partial) {
             Ok(island) => island,
@@ -168,12 +174,21 @@ impl GpuRule {
 /// Why a node of this name is on the CPU; none for nodes that do no work of their own.
 fn reason_of(name: &str) -> Option<String> {
     let what = match name {
-        "CooperativeExec" | "DataSourceExec" | "AnalyzeExec" | "ExplainExec"
-        | "CoalesceBatchesExec" | "OutputRequirementExec" | "SortPreservingMergeExec" => return None,
-        "SortExec" => "sorting",
+        "CooperativeExec"
+        | "DataSourceExec"
+        | "AnalyzeExec"
+        | "ExplainExec"
+        | "CoalesceBatchesExec"
+        | "OutputRequirementExec"
+        | "SortPreservingMergeExec" => return None,
+        "SortExec" | "SortExec(TopK)" => "sorting",
         "GlobalLimitExec" | "LocalLimitExec" => "a limit",
-        "HashJoinExec" | "NestedLoopJoinExec" | "CrossJoinExec" | "SortMergeJoinExec"
-        | "SymmetricHashJoinExec" | "PiecewiseMergeJoinExec" => "a join",
+        "HashJoinExec"
+        | "NestedLoopJoinExec"
+        | "CrossJoinExec"
+        | "SortMergeJoinExec"
+        | "SymmetricHashJoinExec"
+        | "PiecewiseMergeJoinExec" => "a join",
         "WindowAggExec" | "BoundedWindowAggExec" => "a window",
         "UnionExec" | "InterleaveExec" => "a union",
         other => other,

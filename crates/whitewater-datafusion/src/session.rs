@@ -57,7 +57,10 @@ pub fn session(options: SessionOptions) -> SessionContext {
     // change it from run to run.
     let mut builder = builder;
     if let Some(config) = builder.config() {
-        config.options_mut().execution.enable_file_stream_work_stealing = false;
+        config
+            .options_mut()
+            .execution
+            .enable_file_stream_work_stealing = false;
     }
     let batch_rows = match options.batch_rows {
         0 => BATCH_ROWS,

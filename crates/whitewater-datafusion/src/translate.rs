@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
+use arrow::datatypes::{DataType, Schema};
 use datafusion::{
     common::ScalarValue,
     logical_expr::Operator,
     physical_expr::{
         PhysicalExpr,
         expressions::{
-            BinaryExpr, CaseExpr, CastExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, Literal as Constant,
-            NegativeExpr, NotExpr, TryCastExpr,
+            BinaryExpr, CaseExpr, CastExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr,
+            Literal as Constant, NegativeExpr, NotExpr, TryCastExpr,
         },
     },
 };
@@ -18,10 +19,15 @@ use whitewater::{
     table::plain_type,
 };
 
-/// `expr` over the columns that `columns` stands for; the error is a reason to stay on the CPU.
-pub(crate) fn translate(expr: &Arc<dyn PhysicalExpr>, columns: &[Expr]) -> Result<Expr, String> {
-    let inner = |expr: &Arc<dyn PhysicalExpr>| translate(expr, columns);
-    let boxed = |expr: &Arc<dyn PhysicalExpr>| translate(expr, columns).map(Box::new);
+/// `expr` over the columns that `columns` stands for, which are expressions over `schema`; the error is
+/// a reason to stay on the CPU.
+pub(crate) fn translate(
+    expr: &Arc<dyn PhysicalExpr>,
+    columns: &[Expr],
+    schema: &Schema,
+) -> Result<Expr, String> {
+    let inner = |expr: &Arc<dyn PhysicalExpr>| translate(expr, columns, schema);
+    let boxed = |expr: &Arc<dyn PhysicalExpr>| inner(expr).map(Box::new);
     let any = expr.as_ref();
     if let Some(column) = any.downcast_ref::<Column>() {
         return columns
@@ -34,7 +40,12 @@ pub(crate) fn translate(expr: &Arc<dyn PhysicalExpr>, columns: &[Expr]) -> Resul
     }
     if let Some(binary) = any.downcast_ref::<BinaryExpr>() {
         let op = operator(*binary.op())?;
-        return Ok(inner(binary.left())?.binary(op, inner(binary.right())?));
+        return Ok(binary_of(
+            inner(binary.left())?,
+            op,
+            inner(binary.right())?,
+            schema,
+        ));
     }
     if let Some(not) = any.downcast_ref::<NotExpr>() {
         return Ok(Expr::Not(boxed(not.arg())?));
@@ -60,7 +71,7 @@ pub(crate) fn translate(expr: &Arc<dyn PhysicalExpr>, columns: &[Expr]) -> Resul
         for (when, then) in case.when_then_expr() {
             let when = match &base {
                 // `CASE x WHEN v` is `CASE WHEN x = v`.
-                Some(base) => base.clone().binary(Op::Eq, inner(when)?),
+                Some(base) => binary_of(base.clone(), Op::Eq, inner(when)?, schema),
                 None => inner(when)?,
             };
             when_then.push((when, inner(then)?));
@@ -79,6 +90,35 @@ pub(crate) fn translate(expr: &Arc<dyn PhysicalExpr>, columns: &[Expr]) -> Resul
         });
     }
     Err(format!("expression {expr} is not on the GPU"))
+}
+
+/// `left op right`. DataFusion compares floats by total order with both zeros equal, the engine without.
+fn binary_of(left: Expr, op: Op, right: Expr, schema: &Schema) -> Expr {
+    let zero = |expr: &Expr| match expr {
+        Expr::Literal(Literal::Float32(v)) => Some(*v == 0.0),
+        Expr::Literal(Literal::Float64(v)) => Some(*v == 0.0),
+        _ => None,
+    };
+    // Beside a constant that is not zero, the zeros compare alike.
+    if !op.is_comparison() || [&left, &right].into_iter().any(|e| zero(e) == Some(false)) {
+        return left.binary(op, right);
+    }
+    let (negative, positive) = match left.data_type(schema) {
+        Ok(DataType::Float32) => (Literal::Float32(-0.0), Literal::Float32(0.0)),
+        Ok(DataType::Float64) => (Literal::Float64(-0.0), Literal::Float64(0.0)),
+        _ => return left.binary(op, right),
+    };
+    let normal = |expr: Expr| match zero(&expr) {
+        Some(_) => Expr::Literal(positive.clone()),
+        None => Expr::Case {
+            when_then: vec![(
+                expr.clone().binary(Op::Eq, Expr::Literal(negative.clone())),
+                Expr::Literal(positive.clone()),
+            )],
+            otherwise: Some(Box::new(expr)),
+        },
+    };
+    normal(left).binary(op, normal(right))
 }
 
 fn operator(op: Operator) -> Result<Op, String> {
@@ -144,4 +184,3 @@ fn literal(value: &ScalarValue) -> Result<Literal, String> {
         _ => return Err(format!("a literal of type {} is not on the GPU", data_type)),
     })
 }
-

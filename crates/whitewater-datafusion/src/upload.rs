@@ -124,7 +124,8 @@ impl Pending {
     /// Whether `batch` fits beside what is there; always if nothing is.
     fn has_room(&self, batch: &RecordBatch) -> bool {
         let bytes = self.bytes.iter().zip(batch.columns());
-        let fits = |(there, column): (&u64, &ArrayRef)| there + ragged_bytes(column) <= self.limits.bytes;
+        let fits =
+            |(there, column): (&u64, &ArrayRef)| there + ragged_bytes(column) <= self.limits.bytes;
         self.batches.is_empty()
             || (self.rows + batch.num_rows() <= self.limits.rows && bytes.into_iter().all(fits))
     }
@@ -149,7 +150,11 @@ impl Pending {
 fn pieces(batch: RecordBatch, limits: Limits) -> Vec<RecordBatch> {
     let rows = batch.num_rows();
     let too_long = rows > limits.rows
-        || (rows > 1 && batch.columns().iter().any(|c| ragged_bytes(c) > limits.bytes));
+        || (rows > 1
+            && batch
+                .columns()
+                .iter()
+                .any(|c| ragged_bytes(c) > limits.bytes));
     match rows {
         0 => Vec::new(),
         _ if !too_long => vec![batch],
@@ -198,7 +203,12 @@ mod tests {
 
     #[test]
     fn pieces_keep_the_limits_and_the_order() {
-        for (rows, limit, bytes) in [(1, 1, 10), (1000, 7, 1000), (1000, 1000, 50), (64, 64, 1 << 20)] {
+        for (rows, limit, bytes) in [
+            (1, 1, 10),
+            (1000, 7, 1000),
+            (1000, 1000, 50),
+            (64, 64, 1 << 20),
+        ] {
             let whole = batch(rows, 10);
             let limits = Limits { rows: limit, bytes };
             let parts = pieces(whole.clone(), limits);
@@ -218,11 +228,18 @@ mod tests {
 
     #[test]
     fn ragged_bytes_are_those_of_the_slice() {
-        let strings: ArrayRef = Arc::new(StringArray::from(vec!["ab", "", "żółw, and more than twelve"]));
+        let strings: ArrayRef = Arc::new(StringArray::from(vec![
+            "ab",
+            "",
+            "żółw, and more than twelve",
+        ]));
         let views = arrow::compute::cast(&strings, &DataType::Utf8View).unwrap();
         for array in [strings, views] {
             assert_eq!(ragged_bytes(&array.slice(0, 2)), 2);
-            assert_eq!(ragged_bytes(&array), 2 + "żółw, and more than twelve".len() as u64);
+            assert_eq!(
+                ragged_bytes(&array),
+                2 + "żółw, and more than twelve".len() as u64
+            );
         }
     }
 }

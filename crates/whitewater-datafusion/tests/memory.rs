@@ -55,7 +55,11 @@ async fn a_query_that_does_not_fit_runs_on_the_cpu() {
             device.set_memory_budget(budget);
             let (answer, plan) = run(&ours, sql).await.unwrap();
             assert_same(sql, &answer, &expected);
-            assert_eq!(metric(&plan, "cpu_fallback"), Some(fallbacks), "{sql} in {budget} bytes");
+            assert_eq!(
+                metric(&plan, "cpu_fallback"),
+                Some(fallbacks),
+                "{sql} in {budget} bytes"
+            );
             let rows: usize = answer.iter().map(RecordBatch::num_rows).sum();
             assert!(metric(&plan, "output_rows").unwrap() >= rows);
         }
@@ -82,9 +86,17 @@ async fn a_table_that_does_not_fit_is_an_error_and_leaves_nothing_behind() {
     device.set_memory_budget(200_000);
     let error = GpuTable::load(&device, &schema, batches(), 5000).unwrap_err();
     assert!(
-        matches!(error, whitewater::Error::Gpu(gpu::Error::OutOfMemory { .. })),
+        matches!(
+            error,
+            whitewater::Error::Gpu(gpu::Error::OutOfMemory { .. })
+        ),
         "{error}"
     );
     device.set_memory_budget(AMPLE);
-    assert_eq!(GpuTable::load(&device, &schema, batches(), 5000).unwrap().rows(), 20_000);
+    assert_eq!(
+        GpuTable::load(&device, &schema, batches(), 5000)
+            .unwrap()
+            .rows(),
+        20_000
+    );
 }

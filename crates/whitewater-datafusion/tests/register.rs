@@ -13,7 +13,8 @@ use whitewater_datafusion::register_path;
 
 fn write_parquet(path: &Path) {
     let batch = rows(0, 100, 4);
-    let mut writer = ArrowWriter::try_new(File::create(path).unwrap(), batch.schema(), None).unwrap();
+    let mut writer =
+        ArrowWriter::try_new(File::create(path).unwrap(), batch.schema(), None).unwrap();
     writer.write(&batch).unwrap();
     writer.close().unwrap();
 }
@@ -24,7 +25,10 @@ async fn count(ctx: &SessionContext, table: &str) -> usize {
 
 async fn error(path: &Path) -> String {
     let ctx = cpu_session();
-    register_path(&ctx, "t", path).await.unwrap_err().to_string()
+    register_path(&ctx, "t", path)
+        .await
+        .unwrap_err()
+        .to_string()
 }
 
 #[tokio::test]
@@ -41,15 +45,25 @@ async fn every_format_is_read_by_its_extension() {
         writer.write(&batch).unwrap();
         writer.finish().unwrap();
     }
-    csv::Writer::new(File::create(at("t.csv")).unwrap()).write(&batch).unwrap();
+    csv::Writer::new(File::create(at("t.csv")).unwrap())
+        .write(&batch)
+        .unwrap();
     for name in ["t.arrow", "t.feather", "t.ipc"] {
-        let mut writer = FileWriter::try_new(File::create(at(name)).unwrap(), &batch.schema()).unwrap();
+        let mut writer =
+            FileWriter::try_new(File::create(at(name)).unwrap(), &batch.schema()).unwrap();
         writer.write(&batch).unwrap();
         writer.finish().unwrap();
     }
     let ctx = cpu_session();
     let files = [
-        "t.parquet", "t.json", "t.jsonl", "t.ndjson", "t.csv", "t.arrow", "t.feather", "t.ipc",
+        "t.parquet",
+        "t.json",
+        "t.jsonl",
+        "t.ndjson",
+        "t.csv",
+        "t.arrow",
+        "t.feather",
+        "t.ipc",
     ];
     for (index, name) in files.into_iter().enumerate() {
         let table = format!("t{index}");
@@ -71,7 +85,10 @@ async fn a_missing_path_is_named() {
 async fn an_empty_folder_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let message = error(folder.path()).await;
-    assert!(message.contains(&*folder.path().to_string_lossy()), "{message}");
+    assert!(
+        message.contains(&*folder.path().to_string_lossy()),
+        "{message}"
+    );
     assert!(message.contains("no data file"), "{message}");
 }
 
@@ -81,7 +98,10 @@ async fn an_unknown_extension_is_named() {
     let path = folder.path().join("t.xlsx");
     fs::write(&path, "cells").unwrap();
     let message = error(&path).await;
-    assert!(message.contains("t.xlsx") && message.contains("'xlsx'"), "{message}");
+    assert!(
+        message.contains("t.xlsx") && message.contains("'xlsx'"),
+        "{message}"
+    );
 }
 
 #[tokio::test]
@@ -90,7 +110,10 @@ async fn a_folder_of_mixed_files_is_refused() {
     write_parquet(&folder.path().join("1.parquet"));
     fs::write(folder.path().join("2.csv"), "a\n1\n").unwrap();
     let message = error(folder.path()).await;
-    assert!(message.contains("csv") && message.contains("parquet"), "{message}");
+    assert!(
+        message.contains("csv") && message.contains("parquet"),
+        "{message}"
+    );
 }
 
 #[tokio::test]

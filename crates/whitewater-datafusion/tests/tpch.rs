@@ -44,17 +44,29 @@ async fn q1_and_q6_from_parquet_and_resident() {
     let batches = lineitem();
     for (index, half) in batches.chunks(batches.len().div_ceil(2)).enumerate() {
         let file = File::create(folder.path().join(format!("{index}.parquet"))).unwrap();
-        let properties = WriterProperties::builder().set_max_row_group_row_count(Some(2000)).build();
+        let properties = WriterProperties::builder()
+            .set_max_row_group_row_count(Some(2000))
+            .build();
         let mut writer = ArrowWriter::try_new(file, half[0].schema(), Some(properties)).unwrap();
         half.iter().for_each(|batch| writer.write(batch).unwrap());
         writer.close().unwrap();
     }
     let cpu = cpu_session();
-    register_path(&cpu, "lineitem", folder.path()).await.unwrap();
+    register_path(&cpu, "lineitem", folder.path())
+        .await
+        .unwrap();
     let from_files = gpu_session(3000);
-    register_path(&from_files, "lineitem", folder.path()).await.unwrap();
+    register_path(&from_files, "lineitem", folder.path())
+        .await
+        .unwrap();
     let resident = gpu_session(0);
-    register_resident(&resident, "lineitem", &batches[0].schema(), batches.clone(), 5000);
+    register_resident(
+        &resident,
+        "lineitem",
+        &batches[0].schema(),
+        batches.clone(),
+        5000,
+    );
     for sql in [Q1, Q6] {
         let expected = run(&cpu, sql).await.unwrap().0;
         assert!(expected.iter().map(RecordBatch::num_rows).sum::<usize>() > 0);
@@ -77,8 +89,13 @@ async fn the_whole_of_q6_is_one_gpu_node() {
     let mut node = plan(&ctx, Q6).await;
     loop {
         names.push(node.name().to_string());
-        let Some(child) = node.children().first().map(|child| (*child).clone()) else { break };
+        let Some(child) = node.children().first().map(|child| (*child).clone()) else {
+            break;
+        };
         node = child;
     }
-    assert_eq!(names, ["ProjectionExec", "AggregateExec", "GpuExec", "GpuTableExec"]);
+    assert_eq!(
+        names,
+        ["ProjectionExec", "AggregateExec", "GpuExec", "GpuTableExec"]
+    );
 }

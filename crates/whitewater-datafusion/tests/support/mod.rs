@@ -79,10 +79,16 @@ pub fn rows(from: usize, rows: usize, nulls: u64) -> RecordBatch {
         };
     }
     let columns: Vec<(&str, ArrayRef)> = vec![
-        ("k", Arc::new(column!(Int32Array, 1, |v| (v % 7) as i32 - 3))),
+        (
+            "k",
+            Arc::new(column!(Int32Array, 1, |v| (v % 7) as i32 - 3)),
+        ),
         ("big", Arc::new(column!(Int64Array, 2, |v| v as i64 >> 20))),
         ("f", Arc::new(column!(Float64Array, 3, |v| floats(v)))),
-        ("g", Arc::new(column!(Float64Array, 4, |v| (v % 2001) as f64 / 8.0 - 125.0))),
+        (
+            "g",
+            Arc::new(column!(Float64Array, 4, |v| (v % 2001) as f64 / 8.0 - 125.0)),
+        ),
         (
             "d",
             Arc::new(
@@ -91,7 +97,10 @@ pub fn rows(from: usize, rows: usize, nulls: u64) -> RecordBatch {
                     .expect("a decimal type"),
             ),
         ),
-        ("day", Arc::new(column!(Date32Array, 6, |v| (v % 40_000) as i32 - 20_000))),
+        (
+            "day",
+            Arc::new(column!(Date32Array, 6, |v| (v % 40_000) as i32 - 20_000)),
+        ),
         (
             "at",
             Arc::new(column!(TimestampMicrosecondArray, 7, |v| v as i64 >> 12)),
@@ -131,7 +140,8 @@ pub fn sliced(batch: &RecordBatch) -> RecordBatch {
 pub fn register(ctx: &SessionContext, name: &str, partitions: Vec<Vec<RecordBatch>>) {
     let schema = partitions[0][0].schema();
     let table = MemTable::try_new(schema, partitions).expect("one schema");
-    ctx.register_table(name, Arc::new(table)).expect("a new name");
+    ctx.register_table(name, Arc::new(table))
+        .expect("a new name");
 }
 
 /// Registers `batches` as a table in device memory.
@@ -143,7 +153,8 @@ pub fn register_resident(
     batch_rows: usize,
 ) {
     let table = GpuTable::load(device(), schema, batches, batch_rows).expect("an upload");
-    ctx.register_table(name, Arc::new(table)).expect("a new name");
+    ctx.register_table(name, Arc::new(table))
+        .expect("a new name");
 }
 
 /// The physical plan of `sql`.
@@ -154,7 +165,9 @@ pub async fn plan(ctx: &SessionContext, sql: &str) -> Arc<dyn ExecutionPlan> {
 
 /// The plan of `sql` as EXPLAIN shows it.
 pub async fn explain(ctx: &SessionContext, sql: &str) -> String {
-    displayable(&*plan(ctx, sql).await).indent(false).to_string()
+    displayable(&*plan(ctx, sql).await)
+        .indent(false)
+        .to_string()
 }
 
 /// Runs `sql`: its batches and the plan that ran, with its metrics.
@@ -169,10 +182,10 @@ pub async fn run(
 
 /// The sum of a metric over the nodes of a plan; none where no node has it.
 pub fn metric(plan: &Arc<dyn ExecutionPlan>, name: &str) -> Option<usize> {
-    let own = plan
-        .metrics()
-        .and_then(|metrics| metrics.sum_by_name(name))
-        .map(|value| value.as_usize());
+    let own = plan.metrics().and_then(|metrics| match name {
+        "output_rows" => metrics.output_rows(),
+        _ => metrics.sum_by_name(name).map(|value| value.as_usize()),
+    });
     plan.children()
         .into_iter()
         .filter_map(|child| metric(child, name))
@@ -196,7 +209,13 @@ enum Cell {
 pub fn assert_same(sql: &str, ours: &[RecordBatch], theirs: &[RecordBatch]) {
     let types = |batches: &[RecordBatch]| -> Option<Vec<DataType>> {
         let schema = batches.first()?.schema();
-        Some(schema.fields().iter().map(|f| f.data_type().clone()).collect())
+        Some(
+            schema
+                .fields()
+                .iter()
+                .map(|f| f.data_type().clone())
+                .collect(),
+        )
     };
     if let (Some(ours), Some(theirs)) = (types(ours), types(theirs)) {
         assert_eq!(ours, theirs, "types of {sql}");
@@ -221,7 +240,13 @@ fn cells(batches: &[RecordBatch]) -> Vec<Vec<Cell>> {
     let mut rows = Vec::new();
     for batch in batches {
         for row in 0..batch.num_rows() {
-            rows.push(batch.columns().iter().map(|c| cell(c, row)).collect::<Vec<_>>());
+            rows.push(
+                batch
+                    .columns()
+                    .iter()
+                    .map(|c| cell(c, row))
+                    .collect::<Vec<_>>(),
+            );
         }
     }
     rows.sort_by_cached_key(|row| {
@@ -240,7 +265,10 @@ fn cell(column: &ArrayRef, row: usize) -> Cell {
     }
     if column.data_type().is_floating() {
         let one = cast(&column.slice(row, 1), &DataType::Float64).expect("a float");
-        let floats = one.as_any().downcast_ref::<Float64Array>().expect("a float");
+        let floats = one
+            .as_any()
+            .downcast_ref::<Float64Array>()
+            .expect("a float");
         return Cell::Float(floats.value(0));
     }
     Cell::Text(array_value_to_string(column, row).expect("a printable value"))
