@@ -180,7 +180,8 @@ fn reason_of(name: &str) -> Option<String> {
         | "ExplainExec"
         | "CoalesceBatchesExec"
         | "OutputRequirementExec"
-        | "SortPreservingMergeExec" => return None,
+        | "SortPreservingMergeExec"
+        | "ScalarSubqueryExec" => return None,
         "SortExec" | "SortExec(TopK)" => "sorting",
         "GlobalLimitExec" | "LocalLimitExec" => "a limit",
         "HashJoinExec"

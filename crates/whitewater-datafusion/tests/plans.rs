@@ -53,6 +53,19 @@ plans! {
     no_table: "select 1 + 1";
 }
 
+#[tokio::test]
+async fn join_in_many_partitions() {
+    let ctx = context();
+    for name in ["", "_rows"] {
+        let set =
+            format!("set datafusion.optimizer.hash_join_single_partition_threshold{name} = 0");
+        run(&ctx, &set).await.unwrap();
+    }
+    let sql = "select a.k, b.m from t a join \
+               (select k, max(g) as m from t group by k having max(g) > 0) b on a.k = b.k where a.g > 1";
+    insta::assert_snapshot!(format!("{sql}\n\n{}", explain(&ctx, sql).await));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_tell_what_they_did() {
     let ctx = context();

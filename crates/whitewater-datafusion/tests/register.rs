@@ -8,7 +8,7 @@ use arrow::{csv, json};
 use datafusion::{
     arrow::ipc::writer::FileWriter, parquet::arrow::ArrowWriter, prelude::SessionContext,
 };
-use support::{cpu_session, rows};
+use support::{assert_same, cpu_session, gpu_session, metric, rows, run};
 use whitewater_datafusion::register_path;
 
 fn write_parquet(path: &Path) {
@@ -72,6 +72,26 @@ async fn every_format_is_read_by_its_extension() {
     }
     register_path(&ctx, "many", &at("many")).await.unwrap();
     assert_eq!(count(&ctx, "many").await, 200);
+}
+
+/// A scan of no columns still has its rows.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_without_columns_are_counted_on_the_gpu() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.csv");
+    let batch = rows(0, 100, 4).project(&[0, 1]).unwrap();
+    let mut writer = csv::Writer::new(File::create(&path).unwrap());
+    writer.write(&batch).unwrap();
+    drop(writer);
+    let ctx = gpu_session(30);
+    register_path(&ctx, "t", &path).await.unwrap();
+    let (answer, plan) = run(&ctx, "select count(*) from t").await.unwrap();
+    assert_eq!(metric(&plan, "cpu_fallback"), Some(0));
+    let expected = run(&cpu_session(), "select cast(100 as bigint) as \"count(*)\"")
+        .await
+        .unwrap()
+        .0;
+    assert_same("count(*)", &answer, &expected);
 }
 
 #[tokio::test]
