@@ -191,8 +191,10 @@ fn groups_equal_the_hosts() {
     for nulls in [false, true] {
         for (rows, groups) in [(0, 1), (1, 1), (33, 4), (3000, 3), (3000, 700), (6000, 1 << 40)] {
             let host = table(rows, groups, nulls);
-            grouped(&host, 0);
-            grouped(&host, 4);
+            // Integers, decimals, strings; the doubles are distinct nearly everywhere.
+            for key in [0, 3, 4, 2] {
+                grouped(&host, key);
+            }
         }
     }
 }

@@ -13,6 +13,7 @@ use whitewater_gpu::Buffer;
 use crate::{
     Batch, Error, Storage,
     expr::{DeviceType, Expr},
+    pipeline::describe,
 };
 
 /// Bind group of the string keys' buffers.
@@ -40,12 +41,8 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// Plans the keys of `batch`; `nullable` tells whether an expression can be null in it.
-    pub(crate) fn plan(
-        keys: &[(Expr, Field)],
-        batch: &Batch,
-        nullable: impl Fn(&Expr) -> bool,
-    ) -> Result<Self, Error> {
+    /// Plans the keys of `batch`.
+    pub(crate) fn plan(keys: &[(Expr, Field)], batch: &Batch) -> Result<Self, Error> {
         let mut plan = Self {
             keys: Vec::new(),
             values: Vec::new(),
@@ -60,12 +57,16 @@ impl Keys {
                 plan.strings.push(Some(column));
                 continue;
             }
-            let data_type = expr.data_type(&batch.schema)?;
-            let unsupported = || Error::unsupported(format!("grouping by {data_type}"));
-            let device = DeviceType::of(&data_type).ok_or_else(unsupported)?;
-            let bits = width(expr, &data_type, batch).ok_or_else(unsupported)?;
+            let value = describe(expr, batch)?;
+            let bits = match (value.device, value.data_type.primitive_width()) {
+                (DeviceType::Bool, _) => 1,
+                // A decimal that fits is an `i64` on the device.
+                (DeviceType::I64, _) => 64,
+                (_, Some(width)) => width as u32 * 8,
+                _ => return Err(Error::unsupported(format!("grouping by {}", value.data_type))),
+            };
             plan.values.push((format!("key{index}"), expr.clone()));
-            plan.keys.push((Key::Fixed { device, bits }, nullable(expr)));
+            plan.keys.push((Key::Fixed { device: value.device, bits }, value.nullable));
             plan.strings.push(None);
         }
         Ok(plan)
@@ -213,22 +214,6 @@ fn bytes_column(expr: &Expr, batch: &Batch) -> Option<usize> {
         }
         _ => None,
     }
-}
-
-/// Bits that hold every value of `expr`.
-fn width(expr: &Expr, data_type: &DataType, batch: &Batch) -> Option<u32> {
-    Some(match data_type {
-        DataType::Boolean => 1,
-        DataType::Decimal128(_, _) => match expr {
-            Expr::Column { index }
-                if matches!(batch.columns[*index].data, Storage::Narrow { .. }) =>
-            {
-                64
-            }
-            _ => 128,
-        },
-        other => other.primitive_width()? as u32 * 8,
-    })
 }
 
 /// `part{index}`: validity and bits of a fixed-width key.

@@ -44,8 +44,7 @@ pub fn group(device: &Device, batch: &Batch, aggregation: &Aggregation) -> Resul
     if !device.info().features.int64_atomics {
         return Err(Error::unsupported("grouping without 64-bit atomics"));
     }
-    let nullable = |expr: &_| describe(expr, batch).map_or(true, |value| value.nullable);
-    let keys = Keys::plan(&aggregation.keys, batch, nullable)?;
+    let keys = Keys::plan(&aggregation.keys, batch)?;
     let mut every = false;
     let mut windows = 1;
     let mut least_slots = 0;
