@@ -134,8 +134,8 @@ struct Walk<'a> {
     own: Calls,
     /// Locals that may differ between lanes.
     varying: Vec<bool>,
-    /// Results of statements that are the same for all lanes.
-    results: Vec<bool>,
+    /// Results of statements that may differ between lanes; like `varying`, this only grows.
+    varying_results: Vec<bool>,
     returned: bool,
     frames: Vec<Frame>,
     operations: Vec<bool>,
@@ -151,7 +151,7 @@ impl<'a> Walk<'a> {
             function,
             own,
             varying: vec![false; function.local_variables.len()],
-            results: vec![false; function.expressions.len()],
+            varying_results: vec![false; function.expressions.len()],
             returned: false,
             frames: Vec::new(),
             operations: Vec::new(),
@@ -205,7 +205,7 @@ impl<'a> Walk<'a> {
             }
             Expression::Load { pointer } => self.value(pointer) && self.memory(pointer),
             Expression::SubgroupBallotResult | Expression::SubgroupOperationResult { .. } => {
-                self.results[handle.index()]
+                !self.varying_results[handle.index()]
             }
             _ => false,
         }
@@ -254,8 +254,10 @@ impl<'a> Walk<'a> {
     }
 
     fn result(&mut self, handle: Handle<Expression>, uniform: bool) {
-        let known = std::mem::replace(&mut self.results[handle.index()], uniform);
-        self.changed |= known && !uniform;
+        if !uniform {
+            let known = std::mem::replace(&mut self.varying_results[handle.index()], true);
+            self.changed |= !known;
+        }
     }
 
     /// Lanes leave the innermost loop, or what `is_target` says, at this point.

@@ -286,7 +286,7 @@ impl Device {
             *seen += 1;
             *seen
         };
-        if seen <= SPECIALISATIONS && !cuda::compile::check(linked)? {
+        if seen <= SPECIALISATIONS && !linked.check_cuda()? {
             tracing::warn!("NVRTC is not installed: the CUDA of {} is not checked", linked.name);
         }
         Ok(())

@@ -2,6 +2,8 @@
 
 use std::{borrow::Cow, collections::BTreeMap, fmt::Display};
 
+use parking_lot::Mutex;
+
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use wesl::{ModulePath, VirtualResolver, Wesl};
 
@@ -17,6 +19,31 @@ pub struct Library {
     /// Module path such as `package::kernels::bits`, and the module's text.
     pub modules: &'static [(&'static str, &'static str)],
     pub intrinsics: &'static [&'static [Intrinsic]],
+}
+
+impl Library {
+    /// The hash of everything in the library, worked out once.
+    fn fingerprint(&'static self) -> String {
+        static KNOWN: Mutex<BTreeMap<usize, String>> = Mutex::new(BTreeMap::new());
+        let address = std::ptr::from_ref(self) as usize;
+        KNOWN
+            .lock()
+            .entry(address)
+            .or_insert_with(|| {
+                let modules = self.modules.iter().flat_map(|(path, text)| [*path, *text]);
+                let intrinsics = self.intrinsics.iter().copied().flatten();
+                let intrinsics = intrinsics.flat_map(|(name, body)| [*name, *body]);
+                let version = env!("CARGO_PKG_VERSION");
+                let parts: Vec<&[u8]> = [version]
+                    .into_iter()
+                    .chain(modules)
+                    .chain(intrinsics)
+                    .map(str::as_bytes)
+                    .collect();
+                cache::key(&parts)
+            })
+            .clone()
+    }
 }
 
 /// One root module of a [`Library`] with what specialises it.
@@ -72,12 +99,18 @@ impl Shader {
         &self.root
     }
 
-    /// What distinguishes this shader from every other of its library.
+    /// What distinguishes this shader from every other, of other versions of its library too. The
+    /// linked text would not do: the linker orders declarations anew in every process.
     pub(crate) fn key(&self) -> String {
+        let library = self.library.fingerprint();
         let features = format!("{:?}", self.features);
         let spec = self.spec.join("\n");
-        let mut parts: Vec<&[u8]> =
-            vec![self.root.as_bytes(), features.as_bytes(), spec.as_bytes()];
+        let mut parts: Vec<&[u8]> = vec![
+            library.as_bytes(),
+            self.root.as_bytes(),
+            features.as_bytes(),
+            spec.as_bytes(),
+        ];
         for (path, text) in &self.generated {
             parts.push(path.as_bytes());
             parts.push(text.as_bytes());
@@ -131,6 +164,7 @@ impl Shader {
             .collect();
         Ok(Linked {
             name: self.root.clone(),
+            key: self.key(),
             source,
             module,
             info,
@@ -197,6 +231,8 @@ fn reflect(
 /// A linked and validated shader.
 pub struct Linked {
     pub(crate) name: String,
+    /// The key of the shader that this was linked from.
+    pub(crate) key: String,
     pub(crate) source: String,
     pub(crate) module: naga::Module,
     pub(crate) info: ModuleInfo,
@@ -208,6 +244,12 @@ impl Linked {
     /// The linked WGSL.
     pub fn source(&self) -> &str {
         &self.source
+    }
+
+    /// Compiles for the NVIDIA architectures that we promise, without a GPU; false where NVRTC is not
+    /// installed.
+    pub fn check_cuda(&self) -> Result<bool> {
+        crate::cuda::compile::check(self)
     }
 
     /// The CUDA C++ of every entry point.

@@ -30,3 +30,20 @@ fn subgroups(
     subgroupBarrier();
     out[id.x] = r;
 }
+
+// Lanes that part in one turn of a loop are apart in the next: the analysis must come to an end.
+@compute @workgroup_size(64)
+fn parting(@builtin(subgroup_invocation_id) lane: u32) {
+    var r = 0u;
+    loop {
+        let all = subgroupAdd(lane);
+        r += all;
+        if (lane + all > r) { break; }
+        loop {
+            let any = subgroupMin(r);
+            if (any < 7u) { break; }
+            r -= any;
+        }
+    }
+    out[lane] = r;
+}

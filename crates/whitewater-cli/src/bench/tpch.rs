@@ -7,7 +7,7 @@ use whitewater_datafusion::{GpuTable, SessionOptions, session};
 
 use super::{Case, Context, MakeCase, Measurement};
 use crate::{
-    Error, Result,
+    Result,
     tpch::{Q1, Q6, lineitem},
 };
 
@@ -36,12 +36,15 @@ fn query(context: &Context, name: &str, sql: &'static str) -> Result<Case> {
         ..SessionOptions::default()
     });
     session.register_table("lineitem", Arc::new(table))?;
-    let runtime = tokio::runtime::Runtime::new().map_err(Error::Runtime)?;
+    // The command itself runs on a runtime: blocking must be told to it.
+    let runtime = tokio::runtime::Handle::current();
     Ok(Case {
         name: format!("tpch {name} sf{scale} resident, gpu time"),
         run: Box::new(move || {
             let before = device.profile()?;
-            let batches = runtime.block_on(async { session.sql(sql).await?.collect().await })?;
+            let batches = tokio::task::block_in_place(|| {
+                runtime.block_on(async { session.sql(sql).await?.collect().await })
+            })?;
             let spent = device.profile()?.since(&before);
             Ok(Measurement {
                 elapsed: spent.gpu_time(),

@@ -56,12 +56,12 @@ pub(super) fn compile(
     info: &DeviceInfo,
     toolchain: &str,
 ) -> Result<RawModule> {
-    let translation = linked.cuda()?;
     let name = format!(
         "{}.cubin",
-        cache::key(&[translation.source.as_bytes(), toolchain.as_bytes()])
+        cache::key(&[linked.key.as_bytes(), toolchain.as_bytes()])
     );
     let architecture = info.architecture.as_deref().unwrap_or("sm_70");
+    let translation = linked.cuda()?;
     let load = |cubin: &[u8]| load(cubin, &translation.entry_points);
     if let Some(module) = cache.get(&name).and_then(|cubin| load(&cubin).ok()) {
         return Ok(RawModule {

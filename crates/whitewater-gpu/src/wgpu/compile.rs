@@ -58,7 +58,7 @@ impl Pipelines {
         cache: &DiskCache,
     ) -> Result<RawModule> {
         let marker = self.driver_cache.as_ref().map(|(_, name)| {
-            let key = cache::key(&[linked.source.as_bytes(), name.as_bytes()]);
+            let key = cache::key(&[linked.key.as_bytes(), name.as_bytes()]);
             format!("{key}.pipeline")
         });
         let known = marker.as_ref().is_some_and(|name| cache.get(name).is_some());

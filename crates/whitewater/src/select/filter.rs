@@ -336,3 +336,29 @@ impl Select<'_> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use whitewater_gpu::Shader;
+
+    use crate::kernels::LIBRARY;
+
+    #[test]
+    fn the_single_pass_compiles_for_nvidia() {
+        let linked = Shader::new(&LIBRARY, "package::select::select")
+            .generated("package::generated", "fn predicate(row: u32) -> bool { return row % 3u == 0u; }")
+            .generated(
+                "package::output",
+                "@group(2) @binding(0) var<storage, read_write> out0: array<u32>;
+                 fn emit_row(at: u32, row: u32) { out0[at] = row; }",
+            )
+            .constant("SIZE", "u32", 256)
+            .constant("ITEMS", "u32", 8)
+            .feature("LOOKBACK", true)
+            .link()
+            .expect("a linked module");
+        if std::env::var_os("PRINT").is_some() { println!("{}", linked.cuda().expect("cuda").source); }
+        let checked = linked.check_cuda().expect("CUDA that compiles");
+        assert!(checked || std::env::var_os("WHITEWATER_REQUIRE_NVRTC").is_none());
+    }
+}
