@@ -75,6 +75,8 @@ fi
 
 # Nothing is built twice here, so incremental files would be wasted.
 export CARGO_INCREMENTAL=0
+# Whatever the device, the first kernels of every module are compiled for sm_80 and sm_90 too.
+export WHITEWATER_CHECK_CUDA=1
 # All tests run on one device.
 export WHITEWATER_TEST_DEVICE="${WHITEWATER_TEST_DEVICE:-software}"
 export WHITEWATER_DEVICE="$WHITEWATER_TEST_DEVICE"
