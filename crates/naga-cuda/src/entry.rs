@@ -50,9 +50,15 @@ impl Writer<'_> {
                         needs_length,
                     }
                 }
-                _ => ArgumentKind::Uniform { bytes: self.types.size(variable.ty)? },
+                _ => ArgumentKind::Uniform {
+                    bytes: self.types.size(variable.ty)?,
+                },
             };
-            arguments.push(Argument { group, binding, kind });
+            arguments.push(Argument {
+                group,
+                binding,
+                kind,
+            });
         }
 
         let [x, y, z] = entry.workgroup_size;
@@ -122,12 +128,7 @@ impl Writer<'_> {
     }
 
     /// Computes an argument of an entry point from the kernel's built-in variables.
-    fn argument(
-        &self,
-        body: &mut Body<'_, '_>,
-        index: usize,
-        size: [u32; 3],
-    ) -> Result<(), Error> {
+    fn argument(&self, body: &mut Body<'_, '_>, index: usize, size: [u32; 3]) -> Result<(), Error> {
         let function = body.function;
         let argument = &function.arguments[index];
         let name = argument_name(function, index);
@@ -139,12 +140,18 @@ impl Writer<'_> {
         }
         let inner: &TypeInner = &self.module.types[argument.ty as Handle<Type>].inner;
         let TypeInner::Struct { members, .. } = inner else {
-            return Err(unsupported("entry point argument without a binding", &body.place));
+            return Err(unsupported(
+                "entry point argument without a binding",
+                &body.place,
+            ));
         };
         body.line(format!("{ty} {name}{{}};"));
         for (at, member) in members.iter().enumerate() {
             let Some(binding) = &member.binding else {
-                return Err(unsupported("entry point argument without a binding", &body.place));
+                return Err(unsupported(
+                    "entry point argument without a binding",
+                    &body.place,
+                ));
             };
             let value = builtin(binding, size, &body.place)?;
             body.line(format!("{name}.{} = {value};", field(members, at)));

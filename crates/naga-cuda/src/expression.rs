@@ -102,7 +102,11 @@ impl Body<'_, '_> {
             Expression::Splat { size, value } => {
                 format!("splat<{}>({})", size as u8, text(value)?)
             }
-            Expression::Swizzle { size, vector, pattern } => {
+            Expression::Swizzle {
+                size,
+                vector,
+                pattern,
+            } => {
                 let source = text(vector)?;
                 let parts: Vec<String> = pattern[..size as usize]
                     .iter()
@@ -110,9 +114,7 @@ impl Body<'_, '_> {
                     .collect();
                 format!("{}{{{}}}", self.type_name(handle)?, parts.join(", "))
             }
-            Expression::FunctionArgument(index) => {
-                argument_name(self.function, index as usize)
-            }
+            Expression::FunctionArgument(index) => argument_name(self.function, index as usize),
             Expression::GlobalVariable(global) => {
                 let name = writer.global_name(global);
                 let variable = &writer.module.global_variables[global];
@@ -146,7 +148,11 @@ impl Body<'_, '_> {
                     _ => format!("{}({left}, {right})", binary(op)),
                 }
             }
-            Expression::Select { condition, accept, reject } => format!(
+            Expression::Select {
+                condition,
+                accept,
+                reject,
+            } => format!(
                 "w_select({}, {}, {})",
                 text(condition)?,
                 text(accept)?,
@@ -160,7 +166,13 @@ impl Body<'_, '_> {
                     other => return Err(unsupported(format!("{other:?}"), &self.place)),
                 }
             }
-            Expression::Math { fun, arg, arg1, arg2, arg3 } => {
+            Expression::Math {
+                fun,
+                arg,
+                arg1,
+                arg2,
+                arg3,
+            } => {
                 let mut arguments = vec![text(arg)?];
                 for extra in [arg1, arg2, arg3].into_iter().flatten() {
                     arguments.push(text(extra)?);
@@ -169,14 +181,21 @@ impl Body<'_, '_> {
                     .ok_or_else(|| unsupported(format!("function {fun:?}"), &self.place))?;
                 format!("{name}({})", arguments.join(", "))
             }
-            Expression::As { expr, kind, convert } => self.conversion(expr, kind, convert)?,
+            Expression::As {
+                expr,
+                kind,
+                convert,
+            } => self.conversion(expr, kind, convert)?,
             Expression::ArrayLength(pointer) => self.array_length(pointer)?,
             Expression::CallResult(_)
             | Expression::AtomicResult { .. }
             | Expression::WorkGroupUniformLoadResult { .. }
             | Expression::SubgroupBallotResult
             | Expression::SubgroupOperationResult { .. } => {
-                return Err(Error::Invalid(format!("a result is used before it is there in {}", self.place)));
+                return Err(Error::Invalid(format!(
+                    "a result is used before it is there in {}",
+                    self.place
+                )));
             }
             Expression::Override(_) => {
                 return Err(Error::Override("an override without a value".into()));
@@ -205,7 +224,11 @@ impl Body<'_, '_> {
             match *self.inner(component) {
                 // A vector may be composed of vectors: take them apart.
                 TypeInner::Vector { size, .. } if is_vector => {
-                    parts.extend(COMPONENTS[..size as usize].iter().map(|c| format!("{text}.{c}")));
+                    parts.extend(
+                        COMPONENTS[..size as usize]
+                            .iter()
+                            .map(|c| format!("{text}.{c}")),
+                    );
                 }
                 _ => parts.push(text),
             }
@@ -223,7 +246,10 @@ impl Body<'_, '_> {
             TypeInner::Scalar(s) | TypeInner::Vector { scalar: s, .. } => s,
             ref other => return Err(unsupported(format!("conversion of {other:?}"), &self.place)),
         };
-        let to = naga::Scalar { kind, width: convert.unwrap_or(from.width) };
+        let to = naga::Scalar {
+            kind,
+            width: convert.unwrap_or(from.width),
+        };
         let name = scalar(to, &self.place)?;
         let how = if convert.is_some() { "Cast" } else { "Bits" };
         Ok(format!("{how}<{name}>::of({})", self.text(expr)?))
@@ -236,7 +262,9 @@ impl Body<'_, '_> {
                 Expression::GlobalVariable(global) => {
                     let ty = self.writer.module.global_variables[global].ty;
                     match self.writer.types.inner(ty) {
-                        TypeInner::Struct { members, .. } => (global, members[index as usize].offset),
+                        TypeInner::Struct { members, .. } => {
+                            (global, members[index as usize].offset)
+                        }
                         _ => return Err(unsupported("length of this array", &self.place)),
                     }
                 }

@@ -30,7 +30,10 @@ pub(crate) struct Body<'w, 'a> {
 
 impl<'a> Writer<'a> {
     pub(crate) fn function_name(&self, handle: Handle<Function>) -> String {
-        let label = self.module.functions[handle].name.as_deref().unwrap_or("function");
+        let label = self.module.functions[handle]
+            .name
+            .as_deref()
+            .unwrap_or("function");
         format!("{}_f{}", sanitise(label), handle.index())
     }
 
@@ -55,7 +58,13 @@ impl<'a> Writer<'a> {
             let body = self.replacement(function, info, body);
             return Ok(format!("{signature} {{ {body} }}\n"));
         }
-        let mut body = Body::new(self, function, info, label, self.uniformity.function(handle));
+        let mut body = Body::new(
+            self,
+            function,
+            info,
+            label,
+            self.uniformity.function(handle),
+        );
         body.write()?;
         Ok(format!("{signature} {{\n{}}}\n", body.out))
     }
@@ -161,10 +170,14 @@ impl<'w, 'a> Body<'w, 'a> {
     pub(crate) fn pointee(&self, handle: Handle<Expression>) -> TypeInner {
         match *self.inner(handle) {
             TypeInner::Pointer { base, .. } => self.writer.types.inner(base).clone(),
-            TypeInner::ValuePointer { size: Some(size), scalar, .. } => {
-                TypeInner::Vector { size, scalar }
-            }
-            TypeInner::ValuePointer { size: None, scalar, .. } => TypeInner::Scalar(scalar),
+            TypeInner::ValuePointer {
+                size: Some(size),
+                scalar,
+                ..
+            } => TypeInner::Vector { size, scalar },
+            TypeInner::ValuePointer {
+                size: None, scalar, ..
+            } => TypeInner::Scalar(scalar),
             ref other => other.clone(),
         }
     }

@@ -27,7 +27,9 @@ mod writer;
 pub use error::Error;
 pub use intrinsics::Intrinsics;
 
-use naga::{Module, back::PipelineConstants, back::pipeline_constants::process_overrides, valid::ModuleInfo};
+use naga::{
+    Module, back::PipelineConstants, back::pipeline_constants::process_overrides, valid::ModuleInfo,
+};
 
 /// What to write and how.
 #[derive(Clone, Debug, Default)]

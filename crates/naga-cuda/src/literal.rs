@@ -34,8 +34,14 @@ mod tests {
     #[test]
     fn extremes_and_specials_are_spelt_exactly() {
         let text = |l| literal(l, "test").expect("a literal");
-        assert_eq!(text(Literal::I64(i64::MIN)), "(-9223372036854775807ll - 1ll)");
-        assert_eq!(text(Literal::F64(f64::INFINITY)), "__longlong_as_double(9218868437227405312ull)");
+        assert_eq!(
+            text(Literal::I64(i64::MIN)),
+            "(-9223372036854775807ll - 1ll)"
+        );
+        assert_eq!(
+            text(Literal::F64(f64::INFINITY)),
+            "__longlong_as_double(9218868437227405312ull)"
+        );
         assert_eq!(text(Literal::F32(0.1)), "0.1f");
         assert_eq!(text(Literal::F64(-0.0)), "-0.0");
     }

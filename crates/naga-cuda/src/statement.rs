@@ -9,7 +9,9 @@ use crate::{Error, function::Body, writer::unsupported};
 
 impl Body<'_, '_> {
     pub(crate) fn block(&mut self, block: &Block) -> Result<(), Error> {
-        block.iter().try_for_each(|statement| self.statement(statement))
+        block
+            .iter()
+            .try_for_each(|statement| self.statement(statement))
     }
 
     /// A nested block between braces that are already on the line.
@@ -35,7 +37,11 @@ impl Body<'_, '_> {
                 self.nested(block)?;
                 self.line("}");
             }
-            Statement::If { condition, ref accept, ref reject } => {
+            Statement::If {
+                condition,
+                ref accept,
+                ref reject,
+            } => {
                 let condition = self.text(condition)?;
                 self.line(format!("if ({condition}) {{"));
                 self.nested(accept)?;
@@ -45,7 +51,10 @@ impl Body<'_, '_> {
                 }
                 self.line("}");
             }
-            Statement::Switch { selector, ref cases } => {
+            Statement::Switch {
+                selector,
+                ref cases,
+            } => {
                 let selector = self.text(selector)?;
                 self.line(format!("switch ({selector}) {{"));
                 for case in cases {
@@ -60,7 +69,11 @@ impl Body<'_, '_> {
                 }
                 self.line("}");
             }
-            Statement::Loop { ref body, ref continuing, break_if } => {
+            Statement::Loop {
+                ref body,
+                ref continuing,
+                break_if,
+            } => {
                 self.looping(body, continuing, break_if)?;
             }
             Statement::Break => self.line("break;"),
@@ -87,7 +100,11 @@ impl Body<'_, '_> {
                     _ => self.line(format!("{place} = {value};")),
                 }
             }
-            Statement::Call { function, ref arguments, result } => {
+            Statement::Call {
+                function,
+                ref arguments,
+                result,
+            } => {
                 let writer = self.writer;
                 let mut list = Vec::new();
                 for argument in arguments {
@@ -101,7 +118,12 @@ impl Body<'_, '_> {
                     None => self.line(format!("{call};")),
                 }
             }
-            Statement::Atomic { pointer, fun, value, result } => {
+            Statement::Atomic {
+                pointer,
+                fun,
+                value,
+                result,
+            } => {
                 self.atomic(pointer, fun, value, result)?;
             }
             Statement::WorkGroupUniformLoad { pointer, result } => {
@@ -122,13 +144,22 @@ impl Body<'_, '_> {
                 };
                 self.bake(result, format!("s_ballot({mask}, {predicate})"));
             }
-            Statement::SubgroupCollectiveOperation { op, collective_op, argument, result } => {
+            Statement::SubgroupCollectiveOperation {
+                op,
+                collective_op,
+                argument,
+                result,
+            } => {
                 let mask = self.mask();
                 let argument = self.text(argument)?;
                 let call = self.collective(op, collective_op, &mask, &argument)?;
                 self.bake(result, call);
             }
-            Statement::SubgroupGather { mode, argument, result } => {
+            Statement::SubgroupGather {
+                mode,
+                argument,
+                result,
+            } => {
                 let mask = self.mask();
                 let argument = self.text(argument)?;
                 let call = self.gather(mode, &mask, &argument)?;
@@ -191,7 +222,9 @@ impl Body<'_, '_> {
             AtomicFunction::Min => format!("a_min({place}, {value})"),
             AtomicFunction::Max => format!("a_max({place}, {value})"),
             AtomicFunction::Exchange { compare: None } => format!("a_exchange({place}, {value})"),
-            AtomicFunction::Exchange { compare: Some(compare) } => {
+            AtomicFunction::Exchange {
+                compare: Some(compare),
+            } => {
                 let call = format!("a_compare({place}, {}, {value})", self.text(compare)?);
                 if let Some(result) = result {
                     // The result's members carry the names of naga's own struct.

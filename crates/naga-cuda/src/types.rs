@@ -23,7 +23,10 @@ pub(crate) fn scalar(scalar: Scalar, place: &str) -> Result<&'static str, Error>
         (ScalarKind::Sint, 8) => "i64",
         (ScalarKind::Float, 8) => "f64",
         (kind, width) => {
-            return Err(unsupported(format!("scalar {kind:?} of {width} bytes"), place));
+            return Err(unsupported(
+                format!("scalar {kind:?} of {width} bytes"),
+                place,
+            ));
         }
     })
 }
@@ -93,7 +96,11 @@ impl<'a> Types<'a> {
                 None => format!("Runtime<{}>", self.name(base)?),
             },
             TypeInner::Pointer { base, .. } => format!("{}&", self.name(base)?),
-            TypeInner::ValuePointer { size: None, scalar: s, .. } => {
+            TypeInner::ValuePointer {
+                size: None,
+                scalar: s,
+                ..
+            } => {
                 format!("{}&", scalar(s, place)?)
             }
             TypeInner::Matrix { .. } => return Err(unsupported("matrix type", place)),
@@ -111,7 +118,10 @@ impl<'a> Types<'a> {
             if let TypeInner::Array { base, stride, .. } = ty.inner
                 && self.size(base)?.next_multiple_of(self.alignment(base)) != stride
             {
-                return Err(unsupported("array stride other than the element's size", "a type"));
+                return Err(unsupported(
+                    "array stride other than the element's size",
+                    "a type",
+                ));
             }
             let TypeInner::Struct { ref members, span } = ty.inner else {
                 continue;
@@ -121,22 +131,33 @@ impl<'a> Types<'a> {
             let mut host_shareable = true;
             for (index, member) in members.iter().enumerate() {
                 host_shareable &= !self.holds_bool(member.ty);
-                text.push_str(&format!("    {} {};\n", self.name(member.ty)?, field(members, index)));
+                text.push_str(&format!(
+                    "    {} {};\n",
+                    self.name(member.ty)?,
+                    field(members, index)
+                ));
             }
             text.push_str("};\n");
             if host_shareable {
                 self.check_layout(&name, members)?;
                 let runtime = members.last().is_some_and(|m| {
-                    matches!(self.inner(m.ty), TypeInner::Array { size: ArraySize::Dynamic, .. })
+                    matches!(
+                        self.inner(m.ty),
+                        TypeInner::Array {
+                            size: ArraySize::Dynamic,
+                            ..
+                        }
+                    )
                 });
                 if !runtime {
-                    text.push_str(&format!("static_assert(sizeof({name}) == {span}, \"layout\");\n"));
+                    text.push_str(&format!(
+                        "static_assert(sizeof({name}) == {span}, \"layout\");\n"
+                    ));
                 }
             }
         }
         Ok(text)
     }
-
 
     /// Whether C++ puts the members where WGSL has them: each at the next multiple of its alignment.
     fn check_layout(&self, name: &str, members: &[naga::StructMember]) -> Result<(), Error> {
@@ -154,7 +175,9 @@ impl<'a> Types<'a> {
 
     fn holds_bool(&self, ty: Handle<Type>) -> bool {
         match *self.inner(ty) {
-            TypeInner::Scalar(s) | TypeInner::Vector { scalar: s, .. } => s.kind == ScalarKind::Bool,
+            TypeInner::Scalar(s) | TypeInner::Vector { scalar: s, .. } => {
+                s.kind == ScalarKind::Bool
+            }
             TypeInner::Array { base, .. } => self.holds_bool(base),
             TypeInner::Struct { ref members, .. } => members.iter().any(|m| self.holds_bool(m.ty)),
             _ => false,

@@ -48,7 +48,9 @@ pub(crate) fn visit_calls(block: &Block, visit: &mut impl FnMut(Handle<Function>
             Statement::Switch { cases, .. } => {
                 cases.iter().for_each(|case| visit_calls(&case.body, visit));
             }
-            Statement::Loop { body, continuing, .. } => {
+            Statement::Loop {
+                body, continuing, ..
+            } => {
                 visit_calls(body, visit);
                 visit_calls(continuing, visit);
             }
@@ -100,7 +102,10 @@ impl Uniformity {
                     ))
                 )
             });
-            let own = Calls { uniform: whole_warps, arguments: arguments.collect() };
+            let own = Calls {
+                uniform: whole_warps,
+                arguments: arguments.collect(),
+            };
             entries.push(analyse(&mut calls, &entry.function, own));
         }
         // Callees come before callers in a valid module: walk from the callers down.
@@ -170,7 +175,9 @@ impl<'a> Walk<'a> {
             self.next = 0;
             self.block(&self.function.body, self.own.uniform);
         }
-        Flow { operations: std::mem::take(&mut self.operations) }
+        Flow {
+            operations: std::mem::take(&mut self.operations),
+        }
     }
 
     fn here(&self, uniform: bool) -> bool {
@@ -188,9 +195,12 @@ impl<'a> Walk<'a> {
             | Expression::LocalVariable(_)
             | Expression::ArrayLength(_)
             | Expression::WorkGroupUniformLoadResult { .. } => true,
-            Expression::FunctionArgument(index) => {
-                self.own.arguments.get(index as usize).copied().unwrap_or(false)
-            }
+            Expression::FunctionArgument(index) => self
+                .own
+                .arguments
+                .get(index as usize)
+                .copied()
+                .unwrap_or(false),
             Expression::Compose { ref components, .. } => all(components),
             Expression::Access { base, index } => all(&[base, index]),
             Expression::AccessIndex { base, .. } => self.value(base),
@@ -198,10 +208,24 @@ impl<'a> Walk<'a> {
             Expression::Swizzle { vector, .. } => self.value(vector),
             Expression::Unary { expr, .. } | Expression::As { expr, .. } => self.value(expr),
             Expression::Binary { left, right, .. } => all(&[left, right]),
-            Expression::Select { condition, accept, reject } => all(&[condition, accept, reject]),
+            Expression::Select {
+                condition,
+                accept,
+                reject,
+            } => all(&[condition, accept, reject]),
             Expression::Relational { argument, .. } => self.value(argument),
-            Expression::Math { arg, arg1, arg2, arg3, .. } => {
-                self.value(arg) && [arg1, arg2, arg3].into_iter().flatten().all(|a| self.value(a))
+            Expression::Math {
+                arg,
+                arg1,
+                arg2,
+                arg3,
+                ..
+            } => {
+                self.value(arg)
+                    && [arg1, arg2, arg3]
+                        .into_iter()
+                        .flatten()
+                        .all(|a| self.value(a))
             }
             Expression::Load { pointer } => self.value(pointer) && self.memory(pointer),
             Expression::SubgroupBallotResult | Expression::SubgroupOperationResult { .. } => {
@@ -282,19 +306,36 @@ impl<'a> Walk<'a> {
     fn statement(&mut self, statement: &'a Statement, uniform: bool) {
         match *statement {
             Statement::Block(ref inner) => self.block(inner, uniform),
-            Statement::If { condition, ref accept, ref reject } => {
+            Statement::If {
+                condition,
+                ref accept,
+                ref reject,
+            } => {
                 let inside = uniform && self.value(condition);
                 self.block(accept, inside);
                 self.block(reject, inside);
             }
-            Statement::Switch { selector, ref cases } => {
+            Statement::Switch {
+                selector,
+                ref cases,
+            } => {
                 let inside = uniform && self.value(selector);
-                self.frames.push(Frame { is_loop: false, diverged: false });
+                self.frames.push(Frame {
+                    is_loop: false,
+                    diverged: false,
+                });
                 cases.iter().for_each(|case| self.block(&case.body, inside));
                 self.frames.pop();
             }
-            Statement::Loop { ref body, ref continuing, break_if } => {
-                self.frames.push(Frame { is_loop: true, diverged: false });
+            Statement::Loop {
+                ref body,
+                ref continuing,
+                break_if,
+            } => {
+                self.frames.push(Frame {
+                    is_loop: true,
+                    diverged: false,
+                });
                 let start = self.next;
                 let mut turns = 0;
                 loop {
@@ -322,8 +363,15 @@ impl<'a> Walk<'a> {
                 let same = self.here(uniform) && self.value(value);
                 self.store(pointer, same);
             }
-            Statement::Call { function, ref arguments, .. } => {
-                let mut made = Calls { uniform: self.here(uniform), arguments: Vec::new() };
+            Statement::Call {
+                function,
+                ref arguments,
+                ..
+            } => {
+                let mut made = Calls {
+                    uniform: self.here(uniform),
+                    arguments: Vec::new(),
+                };
                 for argument in arguments {
                     made.arguments.push(self.value(*argument));
                     // The callee may write what a pointer points to.
@@ -335,13 +383,22 @@ impl<'a> Walk<'a> {
                 let here = self.operation(uniform);
                 self.result(result, here);
             }
-            Statement::SubgroupCollectiveOperation { op, collective_op, result, .. } => {
+            Statement::SubgroupCollectiveOperation {
+                op,
+                collective_op,
+                result,
+                ..
+            } => {
                 let here = self.operation(uniform);
                 let same = collective_op == CollectiveOperation::Reduce
                     || matches!(op, SubgroupOperation::Any | SubgroupOperation::All);
                 self.result(result, here && same);
             }
-            Statement::SubgroupGather { mode, argument: _, result } => {
+            Statement::SubgroupGather {
+                mode,
+                argument: _,
+                result,
+            } => {
                 let here = self.operation(uniform);
                 let same = matches!(mode, GatherMode::BroadcastFirst | GatherMode::Broadcast(_));
                 self.result(result, here && same);

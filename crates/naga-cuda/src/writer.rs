@@ -24,7 +24,11 @@ pub(crate) fn sanitise(label: &str) -> String {
         .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
         .collect();
     // Identifiers with two underscores in a row are the compiler's.
-    let text = text.split('_').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("_");
+    let text = text
+        .split('_')
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join("_");
     match text.chars().next() {
         Some(c) if c.is_ascii_digit() => format!("n{text}"),
         Some(_) => text,
@@ -122,7 +126,11 @@ impl<'a> Writer<'a> {
 
     /// The C++ name of a module-scope variable, inside every function that uses it.
     pub(crate) fn global_name(&self, handle: Handle<GlobalVariable>) -> String {
-        format!("{}_g{}", sanitise(&self.global_label(handle)), handle.index())
+        format!(
+            "{}_g{}",
+            sanitise(&self.global_label(handle)),
+            handle.index()
+        )
     }
 
     /// The variables that a function uses, itself or through its callees.
@@ -140,7 +148,10 @@ impl<'a> Writer<'a> {
         let ty = self.module.global_variables[handle].ty;
         matches!(
             self.types.inner(ty),
-            TypeInner::Array { size: naga::ArraySize::Dynamic, .. }
+            TypeInner::Array {
+                size: naga::ArraySize::Dynamic,
+                ..
+            }
         )
     }
 
@@ -151,11 +162,17 @@ impl<'a> Writer<'a> {
             return false;
         }
         match self.types.inner(variable.ty) {
-            TypeInner::Array { size: naga::ArraySize::Dynamic, .. } => true,
+            TypeInner::Array {
+                size: naga::ArraySize::Dynamic,
+                ..
+            } => true,
             TypeInner::Struct { members, .. } => members.last().is_some_and(|member| {
                 matches!(
                     self.types.inner(member.ty),
-                    TypeInner::Array { size: naga::ArraySize::Dynamic, .. }
+                    TypeInner::Array {
+                        size: naga::ArraySize::Dynamic,
+                        ..
+                    }
                 )
             }),
             _ => false,
@@ -207,10 +224,17 @@ impl<'a> Writer<'a> {
                     false => "const ",
                 };
                 let pointee = match *self.types.inner(variable.ty) {
-                    TypeInner::Array { base, size: naga::ArraySize::Dynamic, .. } => base,
+                    TypeInner::Array {
+                        base,
+                        size: naga::ArraySize::Dynamic,
+                        ..
+                    } => base,
                     _ => variable.ty,
                 };
-                format!("{constant}{}* __restrict__ {name}", self.types.name(pointee)?)
+                format!(
+                    "{constant}{}* __restrict__ {name}",
+                    self.types.name(pointee)?
+                )
             }
             AddressSpace::Uniform => {
                 let ty = self.types.name(variable.ty)?;
@@ -226,7 +250,11 @@ impl<'a> Writer<'a> {
     }
 
     /// Arguments for the parameters of [`global_parameters`](Self::global_parameters).
-    pub(crate) fn global_arguments(&self, function: &naga::Function, info: &FunctionInfo) -> Vec<String> {
+    pub(crate) fn global_arguments(
+        &self,
+        function: &naga::Function,
+        info: &FunctionInfo,
+    ) -> Vec<String> {
         let lengths = self.asks_length(function);
         let mut arguments = Vec::new();
         for handle in self.used_globals(info) {

@@ -26,8 +26,13 @@ fn translate(source: &str, options: &Options) -> Result<Translation, naga_cuda::
 
 /// The part of the source after the prelude, which is the same for all.
 fn body(translation: &Translation) -> String {
-    let (_, body) = translation.source.split_once("FN Vec<u32, 4> s_ballot").expect("the prelude");
-    let (_, body) = body.split_once("FN T s_broadcast_first").expect("the prelude");
+    let (_, body) = translation
+        .source
+        .split_once("FN Vec<u32, 4> s_ballot")
+        .expect("the prelude");
+    let (_, body) = body
+        .split_once("FN T s_broadcast_first")
+        .expect("the prelude");
     let (_, body) = body.split_once('\n').expect("the prelude");
     format!("{body}\n{:#?}\n", translation.entry_points)
 }
@@ -35,7 +40,11 @@ fn body(translation: &Translation) -> String {
 #[test]
 fn translations_are_as_recorded() {
     for path in sources() {
-        let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+        let name = path
+            .file_stem()
+            .expect("a name")
+            .to_string_lossy()
+            .into_owned();
         let source = fs::read_to_string(&path).expect("a source");
         let translation = translate(&source, &Options::default()).expect("a translation");
         insta::assert_snapshot!(name, body(&translation));
@@ -94,10 +103,27 @@ fn sixteen_byte_vectors_load_at_once() {
     if !nvrtc() {
         return;
     }
-    let source = fs::read_to_string(sources().into_iter().find(|p| p.ends_with("vectors.wgsl")).expect("a source")).expect("a source");
-    let text = ptx(&translate(&source, &Options::default()).expect("a translation").source, "compute_90");
-    assert!(text.contains("ld.global.nc.v4.u32") || text.contains("ld.global.nc.v4.b32"), "{text}");
-    assert!(text.contains("ld.global.nc.v2.u64") || text.contains("ld.global.nc.v2.b64"), "{text}");
+    let source = fs::read_to_string(
+        sources()
+            .into_iter()
+            .find(|p| p.ends_with("vectors.wgsl"))
+            .expect("a source"),
+    )
+    .expect("a source");
+    let text = ptx(
+        &translate(&source, &Options::default())
+            .expect("a translation")
+            .source,
+        "compute_90",
+    );
+    assert!(
+        text.contains("ld.global.nc.v4.u32") || text.contains("ld.global.nc.v4.b32"),
+        "{text}"
+    );
+    assert!(
+        text.contains("ld.global.nc.v2.u64") || text.contains("ld.global.nc.v2.b64"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -107,16 +133,24 @@ fn intrinsics_replace_bodies() {
         fn package_add_double(at: u32, v: f64) { atomicAdd(&data[at], bitcast<u64>(v)); }
         @compute @workgroup_size(32) fn main(@builtin(local_invocation_index) i: u32) { package_add_double(i, 1.0lf); }";
     let mut options = Options::default();
-    options.intrinsics.insert("add_double", "atomicAdd((double*)&{global:data}[{0}], {1});");
+    options.intrinsics.insert(
+        "add_double",
+        "atomicAdd((double*)&{global:data}[{0}], {1});",
+    );
     let translation = translate(source, &options).expect("a translation");
     assert!(
-        translation.source.contains("{ atomicAdd((double*)&data_g0[at_a0], v_a1); }"),
+        translation
+            .source
+            .contains("{ atomicAdd((double*)&data_g0[at_a0], v_a1); }"),
         "{}",
         body(&translation)
     );
     assert_eq!(
         translation.entry_points[0].arguments[0].kind,
-        ArgumentKind::Storage { writable: true, needs_length: false }
+        ArgumentKind::Storage {
+            writable: true,
+            needs_length: false
+        }
     );
 }
 

@@ -82,11 +82,9 @@ impl Device {
             },
             _ => Box::new(wgpu::Wgpu::open(selection, &cache)?),
         };
-        let budget = backend
-            .free_memory()
-            .map_or(UNKNOWN_MEMORY_BUDGET, |free| {
-                free / 100 * DEFAULT_BUDGET_PERCENT
-            });
+        let budget = backend.free_memory().map_or(UNKNOWN_MEMORY_BUDGET, |free| {
+            free / 100 * DEFAULT_BUDGET_PERCENT
+        });
         Ok(Self {
             inner: Arc::new(Inner {
                 backend,
@@ -287,7 +285,10 @@ impl Device {
             *seen
         };
         if seen <= SPECIALISATIONS && !linked.check_cuda()? {
-            tracing::warn!("NVRTC is not installed: the CUDA of {} is not checked", linked.name);
+            tracing::warn!(
+                "NVRTC is not installed: the CUDA of {} is not checked",
+                linked.name
+            );
         }
         Ok(())
     }

@@ -20,7 +20,11 @@ pub enum Error {
         "out of GPU memory: {asked} bytes asked for, {in_use} in use, budget {budget} \
          (raise the memory budget or use smaller batches)"
     )]
-    OutOfMemory { asked: u64, in_use: u64, budget: u64 },
+    OutOfMemory {
+        asked: u64,
+        in_use: u64,
+        budget: u64,
+    },
     /// A launch was put together wrongly: a missing binding, too large a grid, or the like.
     #[error("launch of kernel {kernel}: {reason}")]
     Launch { kernel: String, reason: String },

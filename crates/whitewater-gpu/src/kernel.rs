@@ -72,11 +72,7 @@ impl<'a> Launch<'a> {
     }
 
     /// Binds `buffers` at bindings 0, 1, … of `group`.
-    pub fn bind_group(
-        mut self,
-        group: u32,
-        buffers: impl IntoIterator<Item = &'a Buffer>,
-    ) -> Self {
+    pub fn bind_group(mut self, group: u32, buffers: impl IntoIterator<Item = &'a Buffer>) -> Self {
         for (binding, buffer) in buffers.into_iter().enumerate() {
             self.bound.push((group, binding as u32, buffer));
         }

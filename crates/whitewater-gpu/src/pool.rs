@@ -137,10 +137,24 @@ mod tests {
 
     #[test]
     fn blocks_waste_at_most_an_eighth() {
-        for bytes in [0u64, 1, 255, 256, 257, 4096, 5000, 1 << 20, (1 << 20) + 1, 3 << 30] {
+        for bytes in [
+            0u64,
+            1,
+            255,
+            256,
+            257,
+            4096,
+            5000,
+            1 << 20,
+            (1 << 20) + 1,
+            3 << 30,
+        ] {
             let size = block_size(bytes);
             assert!(size >= bytes);
-            assert!(size <= (bytes + bytes / 8).max(bytes + 256), "{bytes} {size}");
+            assert!(
+                size <= (bytes + bytes / 8).max(bytes + 256),
+                "{bytes} {size}"
+            );
         }
     }
 }

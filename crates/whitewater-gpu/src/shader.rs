@@ -84,7 +84,8 @@ impl Shader {
 
     /// Declares `const name: ty = value` in `package::spec`.
     pub fn constant(mut self, name: &str, ty: &str, value: impl Display) -> Self {
-        self.spec.push(format!("const {name}: {ty} = {ty}({value});"));
+        self.spec
+            .push(format!("const {name}: {ty} = {ty}({value});"));
         self
     }
 

@@ -30,7 +30,9 @@ impl From<ExprError> for Error {
     fn from(error: ExprError) -> Self {
         match error {
             ExprError::Unsupported { what } => Error::Unsupported { what },
-            ExprError::Invalid { what } => Error::unsupported(format!("an expression that is wrong: {what}")),
+            ExprError::Invalid { what } => {
+                Error::unsupported(format!("an expression that is wrong: {what}"))
+            }
         }
     }
 }

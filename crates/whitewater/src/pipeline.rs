@@ -111,12 +111,17 @@ fn buffer(batch: &Batch, binding: Binding) -> Result<Buffer, Error> {
     let column = &batch.columns[binding.column];
     let found = match (binding.part, &column.data) {
         (Part::Validity, _) => column.validity.as_ref(),
-        (Part::Data, Storage::Fixed(b) | Storage::Narrow { values: b, .. } | Storage::Bits(b)) => Some(b),
+        (Part::Data, Storage::Fixed(b) | Storage::Narrow { values: b, .. } | Storage::Bits(b)) => {
+            Some(b)
+        }
         (Part::Offsets, Storage::Bytes { offsets, .. }) => Some(offsets),
         (Part::Bytes, Storage::Bytes { bytes, .. }) => Some(bytes),
         _ => None,
     };
     found.cloned().ok_or_else(|| {
-        Error::unsupported(format!("the {:?} of a column of type {}", binding.part, column.data_type))
+        Error::unsupported(format!(
+            "the {:?} of a column of type {}",
+            binding.part, column.data_type
+        ))
     })
 }

@@ -23,7 +23,9 @@ fn aggregate(function: Function, argument: Option<Expr>, state: &[DataType]) -> 
         function,
         argument,
         filter: None,
-        state: fields.map(|(i, t)| Field::new(format!("s{i}"), t.clone(), true)).collect(),
+        state: fields
+            .map(|(i, t)| Field::new(format!("s{i}"), t.clone(), true))
+            .collect(),
     }
 }
 
@@ -31,27 +33,42 @@ fn aggregate(function: Function, argument: Option<Expr>, state: &[DataType]) -> 
 fn table(rows: usize, groups: u64, nulls: bool) -> RecordBatch {
     let mut state = 42u64;
     let mut next = || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
         state >> 33
     };
     let draws: Vec<(u64, u64)> = (0..rows).map(|_| (next(), next())).collect();
-    let present = |i: usize, by: usize| !nulls || (i + by) % 7 != 0;
-    let keys = Int64Array::from_iter(draws.iter().enumerate().map(|(i, d)| {
-        present(i, 1).then_some((d.0 % groups) as i64 - 3)
-    }));
-    let longs = Int64Array::from_iter(draws.iter().enumerate().map(|(i, d)| {
-        present(i, 2).then_some(d.1 as i64 - (1 << 30))
-    }));
-    let doubles = Float64Array::from_iter(draws.iter().enumerate().map(|(i, d)| {
-        present(i, 3).then_some(d.1 as f64 / 1e6 - 900.0)
-    }));
-    let decimals = Decimal128Array::from_iter(draws.iter().enumerate().map(|(i, d)| {
-        present(i, 4).then_some(i128::from(d.1) - (1 << 30))
-    }))
+    let present = |i: usize, by: usize| !nulls || !(i + by).is_multiple_of(7);
+    let keys = Int64Array::from_iter(
+        draws
+            .iter()
+            .enumerate()
+            .map(|(i, d)| present(i, 1).then_some((d.0 % groups) as i64 - 3)),
+    );
+    let longs = Int64Array::from_iter(
+        draws
+            .iter()
+            .enumerate()
+            .map(|(i, d)| present(i, 2).then_some(d.1 as i64 - (1 << 30))),
+    );
+    let doubles = Float64Array::from_iter(
+        draws
+            .iter()
+            .enumerate()
+            .map(|(i, d)| present(i, 3).then_some(d.1 as f64 / 1e6 - 900.0)),
+    );
+    let decimals = Decimal128Array::from_iter(
+        draws
+            .iter()
+            .enumerate()
+            .map(|(i, d)| present(i, 4).then_some(i128::from(d.1) - (1 << 30))),
+    )
     .with_precision_and_scale(15, 2)
     .expect("precision");
     let words = StringArray::from_iter(draws.iter().enumerate().map(|(i, d)| {
-        present(i, 5).then(|| "wörd".repeat((d.0 % groups % 5) as usize) + &(d.0 % groups).to_string())
+        present(i, 5)
+            .then(|| "wörd".repeat((d.0 % groups % 5) as usize) + &(d.0 % groups).to_string())
     }));
     RecordBatch::try_from_iter_with_nullable([
         ("k", Arc::new(keys) as ArrayRef, true),
@@ -70,7 +87,11 @@ fn all() -> Vec<Aggregate> {
         aggregate(Function::Count, column(1), &[DataType::Int64]),
         aggregate(Function::Sum, column(1), &[DataType::Int64]),
         aggregate(Function::Sum, column(2), &[DataType::Float64]),
-        aggregate(Function::Avg, column(2), &[DataType::UInt64, DataType::Float64]),
+        aggregate(
+            Function::Avg,
+            column(2),
+            &[DataType::UInt64, DataType::Float64],
+        ),
         aggregate(Function::Sum, column(3), &[DataType::Decimal128(25, 2)]),
         aggregate(Function::Min, column(1), &[DataType::Int64]),
         aggregate(Function::Max, column(2), &[DataType::Float64]),
@@ -92,10 +113,15 @@ impl Expected {
         self.rows += 1;
         let longs = batch.column(1).as_primitive::<Int64Type>();
         let doubles = batch.column(2).as_primitive::<Float64Type>();
-        let decimals = batch.column(3).as_primitive::<arrow::datatypes::Decimal128Type>();
-        self.longs.extend(longs.is_valid(row).then(|| longs.value(row)));
-        self.doubles.extend(doubles.is_valid(row).then(|| doubles.value(row)));
-        self.decimals.extend(decimals.is_valid(row).then(|| decimals.value(row)));
+        let decimals = batch
+            .column(3)
+            .as_primitive::<arrow::datatypes::Decimal128Type>();
+        self.longs
+            .extend(longs.is_valid(row).then(|| longs.value(row)));
+        self.doubles
+            .extend(doubles.is_valid(row).then(|| doubles.value(row)));
+        self.decimals
+            .extend(decimals.is_valid(row).then(|| decimals.value(row)));
     }
 
     /// Compares with row `row` of state columns that start at column `at`.
@@ -109,7 +135,9 @@ impl Expected {
             column.is_valid(row).then(|| column.value(row))
         };
         let decimal = |i: usize| {
-            let column = state.column(at + i).as_primitive::<arrow::datatypes::Decimal128Type>();
+            let column = state
+                .column(at + i)
+                .as_primitive::<arrow::datatypes::Decimal128Type>();
             column.is_valid(row).then(|| column.value(row))
         };
         assert_eq!(long(0), Some(self.rows));
@@ -127,7 +155,10 @@ impl Expected {
         }
         let count = state.column(at + 4).as_primitive::<UInt64Type>().value(row);
         assert_eq!(count, self.doubles.len() as u64);
-        assert_eq!(decimal(6), (!self.decimals.is_empty()).then(|| self.decimals.iter().sum()));
+        assert_eq!(
+            decimal(6),
+            (!self.decimals.is_empty()).then(|| self.decimals.iter().sum())
+        );
         assert_eq!(long(7), self.longs.iter().min().copied());
         assert_eq!(double(8), self.doubles.iter().copied().reduce(f64::max));
         assert_eq!(decimal(9), self.decimals.iter().min().copied());
@@ -144,7 +175,11 @@ fn reductions_equal_the_hosts() {
                 let predicate = limit.map(|limit| {
                     Expr::column(1).binary(Op::Gt, Expr::Literal(Literal::Int64(limit)))
                 });
-                let aggregation = Aggregation { predicate, keys: vec![], aggregates: all() };
+                let aggregation = Aggregation {
+                    predicate,
+                    keys: vec![],
+                    aggregates: all(),
+                };
                 let state = reduce(device(), &batch, &aggregation).expect("a state");
                 let mut expected = Expected::default();
                 let longs = host.column(1).as_primitive::<Int64Type>();
@@ -174,11 +209,16 @@ fn grouped(host: &RecordBatch, key: usize) {
         .expect("download");
     let name = |batch: &RecordBatch, column: usize, row: usize| {
         let column = batch.column(column);
-        column.is_valid(row).then(|| arrow::util::display::array_value_to_string(column, row).expect("a value"))
+        column
+            .is_valid(row)
+            .then(|| arrow::util::display::array_value_to_string(column, row).expect("a value"))
     };
     let mut expected: BTreeMap<Option<String>, Expected> = BTreeMap::new();
     for row in 0..host.num_rows() {
-        expected.entry(name(host, key, row)).or_default().add(host, row);
+        expected
+            .entry(name(host, key, row))
+            .or_default()
+            .add(host, row);
     }
     assert_eq!(state.num_rows(), expected.len());
     for row in 0..state.num_rows() {
@@ -189,7 +229,14 @@ fn grouped(host: &RecordBatch, key: usize) {
 #[test]
 fn groups_equal_the_hosts() {
     for nulls in [false, true] {
-        for (rows, groups) in [(0, 1), (1, 1), (33, 4), (3000, 3), (3000, 700), (6000, 1 << 40)] {
+        for (rows, groups) in [
+            (0, 1),
+            (1, 1),
+            (33, 4),
+            (3000, 3),
+            (3000, 700),
+            (6000, 1 << 40),
+        ] {
             let host = table(rows, groups, nulls);
             // Integers, decimals, strings; the doubles are distinct nearly everywhere.
             for key in [0, 3, 4, 2] {
@@ -206,13 +253,30 @@ fn float_sums_are_the_same_on_every_run() {
     let aggregation = Aggregation {
         predicate: None,
         keys: vec![(Expr::column(0), Field::new("k", DataType::Int64, true))],
-        aggregates: vec![aggregate(Function::Sum, Some(Expr::column(2)), &[DataType::Float64])],
+        aggregates: vec![aggregate(
+            Function::Sum,
+            Some(Expr::column(2)),
+            &[DataType::Float64],
+        )],
     };
     let run = || {
-        let state = group(device(), &batch, &aggregation).expect("groups").download().expect("download");
-        let keys = state.column(0).as_primitive::<Int64Type>().values().to_vec();
-        let sums = state.column(1).as_primitive::<Float64Type>().values().to_vec();
-        keys.into_iter().zip(sums.into_iter().map(f64::to_bits)).collect::<BTreeMap<_, _>>()
+        let state = group(device(), &batch, &aggregation)
+            .expect("groups")
+            .download()
+            .expect("download");
+        let keys = state
+            .column(0)
+            .as_primitive::<Int64Type>()
+            .values()
+            .to_vec();
+        let sums = state
+            .column(1)
+            .as_primitive::<Float64Type>()
+            .values()
+            .to_vec();
+        keys.into_iter()
+            .zip(sums.into_iter().map(f64::to_bits))
+            .collect::<BTreeMap<_, _>>()
     };
     let first = run();
     for _ in 0..3 {
@@ -222,7 +286,18 @@ fn float_sums_are_the_same_on_every_run() {
 
 #[test]
 fn sums_span_wide_exponents_and_specials() {
-    let values = vec![1e300, 1.0, 1e-300, -1e300, 5e-324, 0.0, -0.0, f64::INFINITY, f64::NAN, f64::NEG_INFINITY];
+    let values = vec![
+        1e300,
+        1.0,
+        1e-300,
+        -1e300,
+        5e-324,
+        0.0,
+        -0.0,
+        f64::INFINITY,
+        f64::NAN,
+        f64::NEG_INFINITY,
+    ];
     let keys = vec![0, 1, 2, 0, 2, 3, 3, 4, 5, 6];
     let host = RecordBatch::try_from_iter([
         ("k", Arc::new(Int64Array::from(keys)) as ArrayRef),
@@ -234,9 +309,16 @@ fn sums_span_wide_exponents_and_specials() {
     let aggregation = Aggregation {
         predicate: None,
         keys: vec![(Expr::column(0), Field::new("k", DataType::Int64, false))],
-        aggregates: vec![aggregate(Function::Sum, Some(Expr::column(1)), &[DataType::Float64])],
+        aggregates: vec![aggregate(
+            Function::Sum,
+            Some(Expr::column(1)),
+            &[DataType::Float64],
+        )],
     };
-    let state = group(device(), &batch, &aggregation).expect("groups").download().expect("download");
+    let state = group(device(), &batch, &aggregation)
+        .expect("groups")
+        .download()
+        .expect("download");
     let keys = state.column(0).as_primitive::<Int64Type>();
     let sums = state.column(1).as_primitive::<Float64Type>();
     assert_eq!(keys.len(), 7);

@@ -2,12 +2,12 @@
 
 mod common;
 
-use arrow::{array::BooleanArray, compute::kernels::boolean};
 use arrow::array::{Array, ArrayRef};
-use std::sync::Arc;
+use arrow::{array::BooleanArray, compute::kernels::boolean};
 use common::device;
-use whitewater::{Column, Storage, bitmask};
+use std::sync::Arc;
 use whitewater::gpu::Buffer;
+use whitewater::{Column, Storage, bitmask};
 
 const SIZES: [usize; 9] = [1, 31, 32, 33, 63, 64, 255, 257, 20_000];
 
@@ -15,7 +15,9 @@ fn mask(bits: usize, seed: u64) -> BooleanArray {
     let mut state = seed;
     (0..bits)
         .map(|_| {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            state = state
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
             Some(state >> 63 == 1)
         })
         .collect()
@@ -45,13 +47,33 @@ fn masks_combine_as_arrow_does() {
         let (a, b) = (mask(bits, 1), mask(bits, 2));
         let (x, y) = (upload(&a), upload(&b));
         let and = bitmask::and(&x, &y, bits).expect("and");
-        assert_eq!(download(and, bits), boolean::and(&a, &b).expect("and"), "{bits}");
+        assert_eq!(
+            download(and, bits),
+            boolean::and(&a, &b).expect("and"),
+            "{bits}"
+        );
         let or = bitmask::or(&x, &y, bits).expect("or");
-        assert_eq!(download(or, bits), boolean::or(&a, &b).expect("or"), "{bits}");
+        assert_eq!(
+            download(or, bits),
+            boolean::or(&a, &b).expect("or"),
+            "{bits}"
+        );
         let not = bitmask::not(&x, bits).expect("not");
-        assert_eq!(bitmask::count(&not, bits).expect("count"), (bits - a.true_count()) as u64);
-        assert_eq!(download(not, bits), boolean::not(&a).expect("not"), "{bits}");
-        assert_eq!(bitmask::and(&x, &x, bits).map(|m| download(m, bits)).expect("and"), a);
+        assert_eq!(
+            bitmask::count(&not, bits).expect("count"),
+            (bits - a.true_count()) as u64
+        );
+        assert_eq!(
+            download(not, bits),
+            boolean::not(&a).expect("not"),
+            "{bits}"
+        );
+        assert_eq!(
+            bitmask::and(&x, &x, bits)
+                .map(|m| download(m, bits))
+                .expect("and"),
+            a
+        );
     }
 }
 
@@ -60,12 +82,24 @@ fn counts_and_expansions() {
     for bits in SIZES {
         let a = mask(bits, 3);
         let words = upload(&a);
-        assert_eq!(bitmask::count(&words, bits).expect("count"), a.true_count() as u64, "{bits}");
+        assert_eq!(
+            bitmask::count(&words, bits).expect("count"),
+            a.true_count() as u64,
+            "{bits}"
+        );
         let expanded = bitmask::to_booleans(&words, bits).expect("expand");
-        let host: Vec<bool> = expanded.download_as::<u32>().expect("download").iter().map(|w| *w != 0).collect();
+        let host: Vec<bool> = expanded
+            .download_as::<u32>()
+            .expect("download")
+            .iter()
+            .map(|w| *w != 0)
+            .collect();
         assert_eq!(host, a.values().iter().collect::<Vec<bool>>(), "{bits}");
         let packed = bitmask::from_booleans(&expanded, bits).expect("pack");
         assert_eq!(download(packed, bits), a, "{bits}");
     }
-    assert_eq!(bitmask::count(&device().alloc(0).expect("alloc"), 0).expect("count"), 0);
+    assert_eq!(
+        bitmask::count(&device().alloc(0).expect("alloc"), 0).expect("count"),
+        0
+    );
 }

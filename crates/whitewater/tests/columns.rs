@@ -4,12 +4,7 @@ mod common;
 
 use std::sync::Arc;
 
-use arrow::{
-    array::*,
-    buffer::NullBuffer,
-    compute::cast,
-    datatypes::*,
-};
+use arrow::{array::*, buffer::NullBuffer, compute::cast, datatypes::*};
 use common::device;
 use whitewater::{Batch, Column, Error};
 
@@ -38,17 +33,28 @@ fn arrays(rows: usize, valid: impl Fn(usize) -> bool) -> Vec<ArrayRef> {
         DataType::LargeUtf8,
     ] {
         let small = cast(&longs, &DataType::Int32).expect("cast");
-        let from: &ArrayRef = if to == DataType::Date32 { &small } else { &(Arc::new(longs.clone()) as ArrayRef) };
+        let from: &ArrayRef = if to == DataType::Date32 {
+            &small
+        } else {
+            &(Arc::new(longs.clone()) as ArrayRef)
+        };
         all.push(cast(from, &to).expect("cast"));
     }
-    for to in [DataType::UInt8, DataType::UInt16, DataType::UInt32, DataType::UInt64] {
+    for to in [
+        DataType::UInt8,
+        DataType::UInt16,
+        DataType::UInt32,
+        DataType::UInt64,
+    ] {
         let positive = Int64Array::from_iter((0..rows).map(|i| valid(i).then_some(i as i64 % 200)));
         all.push(cast(&positive, &to).expect("cast"));
     }
     let wide = Decimal128Array::from_iter(
         (0..rows).map(|i| valid(i).then_some(i as i128 * 10i128.pow(30) - 5)),
     );
-    all.push(Arc::new(wide.with_precision_and_scale(38, 2).expect("precision")));
+    all.push(Arc::new(
+        wide.with_precision_and_scale(38, 2).expect("precision"),
+    ));
     all.push(Arc::new(StringArray::from_iter(
         (0..rows).map(|i| valid(i).then(|| "é😀x".repeat(i % 5))),
     )));
@@ -67,7 +73,12 @@ fn every_type_round_trips_at_every_size_and_offset() {
                     let column = Column::upload(device(), &slice).expect("upload");
                     let back = column.download().expect("download");
                     back.to_data().validate_full().expect("valid arrow data");
-                    assert_eq!(&back, &slice, "{} rows {rows} offset {offset}", array.data_type());
+                    assert_eq!(
+                        &back,
+                        &slice,
+                        "{} rows {rows} offset {offset}",
+                        array.data_type()
+                    );
                 }
             }
         }
@@ -76,19 +87,31 @@ fn every_type_round_trips_at_every_size_and_offset() {
 
 #[test]
 fn batches_keep_their_schema_and_views_become_plain() {
-    let views: ArrayRef = Arc::new(StringViewArray::from(vec![Some("a"), None, Some("long enough to be out of line")]));
+    let views: ArrayRef = Arc::new(StringViewArray::from(vec![
+        Some("a"),
+        None,
+        Some("long enough to be out of line"),
+    ]));
     let ints: ArrayRef = Arc::new(Int32Array::from(vec![1, 2, 3]));
     let batch = RecordBatch::try_from_iter([("v", views), ("i", ints)]).expect("batch");
-    let back = Batch::upload(device(), &batch).expect("upload").download().expect("download");
+    let back = Batch::upload(device(), &batch)
+        .expect("upload")
+        .download()
+        .expect("download");
     assert_eq!(back.schema().field(0).data_type(), &DataType::Utf8);
     let strings: Vec<Option<&str>> = back.column(0).as_string::<i32>().iter().collect();
-    assert_eq!(strings, [Some("a"), None, Some("long enough to be out of line")]);
+    assert_eq!(
+        strings,
+        [Some("a"), None, Some("long enough to be out of line")]
+    );
     assert_eq!(back.column(1), batch.column(1));
 }
 
 #[test]
 fn nested_types_are_refused_by_name() {
-    let list: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>([Some([Some(1)])]));
+    let list: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>([Some([
+        Some(1),
+    ])]));
     let Err(Error::Unsupported { what }) = Column::upload(device(), &list) else {
         panic!("a list was taken");
     };

@@ -18,16 +18,23 @@ use whitewater::{
 
 /// A row of every kind of storage; every fifth value is null if `nulls`.
 fn table(rows: usize, nulls: bool) -> RecordBatch {
-    let ok = |i: usize, by: usize| !nulls || (i + by) % 5 != 0;
-    let value = |i: usize| (i as i64).wrapping_mul(2862933555777941757).wrapping_add(3037000493) >> 40;
+    let ok = |i: usize, by: usize| !nulls || !(i + by).is_multiple_of(5);
+    let value = |i: usize| {
+        (i as i64)
+            .wrapping_mul(2862933555777941757)
+            .wrapping_add(3037000493)
+            >> 40
+    };
     let longs = Int64Array::from_iter((0..rows).map(|i| ok(i, 0).then(|| value(i))));
     let shorts = Int16Array::from_iter((0..rows).map(|i| ok(i, 1).then(|| value(i) as i16)));
     let bytes = UInt8Array::from_iter((0..rows).map(|i| ok(i, 2).then(|| value(i) as u8)));
     let flags = BooleanArray::from_iter((0..rows).map(|i| ok(i, 3).then(|| value(i) % 3 == 0)));
-    let doubles = Float64Array::from_iter((0..rows).map(|i| ok(i, 4).then(|| value(i) as f64 / 7.0)));
-    let decimals = Decimal128Array::from_iter((0..rows).map(|i| ok(i, 1).then(|| i128::from(value(i)))))
-        .with_precision_and_scale(20, 2)
-        .expect("precision");
+    let doubles =
+        Float64Array::from_iter((0..rows).map(|i| ok(i, 4).then(|| value(i) as f64 / 7.0)));
+    let decimals =
+        Decimal128Array::from_iter((0..rows).map(|i| ok(i, 1).then(|| i128::from(value(i)))))
+            .with_precision_and_scale(20, 2)
+            .expect("precision");
     let words = StringArray::from_iter((0..rows).map(|i| ok(i, 2).then(|| "aé".repeat(i % 7))));
     let large = LargeStringArray::from_iter((0..rows).map(|i| ok(i, 3).then(|| i.to_string())));
     RecordBatch::try_from_iter_with_nullable([
@@ -69,10 +76,15 @@ fn every_column_passes_a_filter_in_order() {
                 "{rows} {nulls}"
             );
             for limit in [i64::MIN, 0, i64::MAX] {
-                let predicate = Expr::column(0).binary(Op::Lt, Expr::Literal(Literal::Int64(limit)));
+                let predicate =
+                    Expr::column(0).binary(Op::Lt, Expr::Literal(Literal::Int64(limit)));
                 let mask = cmp::lt(host.column(0), &Int64Array::new_scalar(limit)).expect("mask");
                 let expected = filter_record_batch(&host, &mask).expect("filter");
-                assert_eq!(run(&host, Some(&predicate), &outputs), expected, "{rows} {limit}");
+                assert_eq!(
+                    run(&host, Some(&predicate), &outputs),
+                    expected,
+                    "{rows} {limit}"
+                );
                 // Only columns of fixed width: where they hold no nulls, the single pass.
                 let fixed = [0, 1, 2, 3, 4, 5];
                 assert_eq!(

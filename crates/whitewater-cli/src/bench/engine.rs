@@ -65,18 +65,39 @@ fn long(low: i64, high: i64) -> Input {
 /// Sums and minima of whole columns.
 pub fn reductions(_: &Context) -> Vec<MakeCase> {
     let one = |name: &str, input: Input, function: Function, state: DataType| {
-        case(name, REDUCE_ROWS, vec![input], |rows| rows * 8, move |batch| {
-            let aggregation = Aggregation {
-                aggregates: vec![aggregate(function, 0, std::slice::from_ref(&state))],
-                ..Aggregation::default()
-            };
-            reduce_rows(batch, &aggregation)
-        })
+        case(
+            name,
+            REDUCE_ROWS,
+            vec![input],
+            |rows| rows * 8,
+            move |batch| {
+                let aggregation = Aggregation {
+                    aggregates: vec![aggregate(function, 0, std::slice::from_ref(&state))],
+                    ..Aggregation::default()
+                };
+                reduce_rows(batch, &aggregation)
+            },
+        )
     };
     vec![
-        one("reduce sum i64 500M", long(-1000, 1000), Function::Sum, DataType::Int64),
-        one("reduce min i64 500M", long(-1000, 1000), Function::Min, DataType::Int64),
-        one("reduce sum f64 500M", Input::Float64, Function::Sum, DataType::Float64),
+        one(
+            "reduce sum i64 500M",
+            long(-1000, 1000),
+            Function::Sum,
+            DataType::Int64,
+        ),
+        one(
+            "reduce min i64 500M",
+            long(-1000, 1000),
+            Function::Min,
+            DataType::Int64,
+        ),
+        one(
+            "reduce sum f64 500M",
+            Input::Float64,
+            Function::Sum,
+            DataType::Float64,
+        ),
     ]
 }
 
@@ -100,7 +121,9 @@ fn device_of(batch: &Batch) -> Result<whitewater::gpu::Device, whitewater::Error
 /// Expressions over whole columns.
 pub fn expressions(_: &Context) -> Vec<MakeCase> {
     let column = Expr::column;
-    let product = column(0).binary(Op::Mul, column(1)).binary(Op::Add, column(2));
+    let product = column(0)
+        .binary(Op::Mul, column(1))
+        .binary(Op::Add, column(2));
     let half = Expr::Literal(Literal::Float64(0.5));
     let both = column(0)
         .binary(Op::Lt, column(1))
@@ -114,8 +137,12 @@ pub fn expressions(_: &Context) -> Vec<MakeCase> {
         })
     };
     vec![
-        one("expr a*b+c JIT", product, DataType::Float64, |rows| rows * 32),
-        one("expr (a<b)&(c>.5) JIT", both, DataType::Boolean, |rows| rows * 24 + rows / 8),
+        one("expr a*b+c JIT", product, DataType::Float64, |rows| {
+            rows * 32
+        }),
+        one("expr (a<b)&(c>.5) JIT", both, DataType::Boolean, |rows| {
+            rows * 24 + rows / 8
+        }),
     ]
 }
 
@@ -130,9 +157,7 @@ pub fn filters(_: &Context) -> Vec<MakeCase> {
                 format!("filter mask {share} {columns}col"),
                 ROWS,
                 inputs,
-                move |rows| {
-                    rows / 8 + (rows as f64 * (1.0 + share)) as u64 * 8 * columns as u64
-                },
+                move |rows| rows / 8 + (rows as f64 * (1.0 + share)) as u64 * 8 * columns as u64,
                 move |batch| select(batch, &Expr::column(0), 1..=columns),
             ));
         }
@@ -170,14 +195,20 @@ pub fn groups(_: &Context) -> Vec<MakeCase> {
     let mut cases = Vec::new();
     for groups in [10i64, 1000, 100_000, 10_000_000] {
         let keyed = |name: String, value: Input, aggregates: Vec<Aggregate>| {
-            case(name, ROWS, vec![long(0, groups), value], |rows| rows * 16, move |batch| {
-                let aggregation = Aggregation {
-                    predicate: None,
-                    keys: vec![(Expr::column(0), batch.schema.field(0).clone())],
-                    aggregates: aggregates.clone(),
-                };
-                Ok(group(&device_of(batch)?, batch, &aggregation)?.rows as u64)
-            })
+            case(
+                name,
+                ROWS,
+                vec![long(0, groups), value],
+                |rows| rows * 16,
+                move |batch| {
+                    let aggregation = Aggregation {
+                        predicate: None,
+                        keys: vec![(Expr::column(0), batch.schema.field(0).clone())],
+                        aggregates: aggregates.clone(),
+                    };
+                    Ok(group(&device_of(batch)?, batch, &aggregation)?.rows as u64)
+                },
+            )
         };
         let sum_float = aggregate(Function::Sum, 1, &[DataType::Float64]);
         let sum_long = aggregate(Function::Sum, 1, &[DataType::Int64]);
@@ -188,9 +219,21 @@ pub fn groups(_: &Context) -> Vec<MakeCase> {
             aggregate(Function::Min, 1, &[DataType::Float64]),
             aggregate(Function::Max, 1, &[DataType::Float64]),
         ];
-        cases.push(keyed(format!("groupby sum f64 g={groups}"), Input::Float64, vec![sum_float]));
-        cases.push(keyed(format!("groupby sum i64 g={groups}"), long(-1000, 1000), vec![sum_long]));
-        cases.push(keyed(format!("groupby 5aggs f64 g={groups}"), Input::Float64, five));
+        cases.push(keyed(
+            format!("groupby sum f64 g={groups}"),
+            Input::Float64,
+            vec![sum_float],
+        ));
+        cases.push(keyed(
+            format!("groupby sum i64 g={groups}"),
+            long(-1000, 1000),
+            vec![sum_long],
+        ));
+        cases.push(keyed(
+            format!("groupby 5aggs f64 g={groups}"),
+            Input::Float64,
+            five,
+        ));
     }
     cases
 }

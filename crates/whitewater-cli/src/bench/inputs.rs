@@ -84,7 +84,6 @@ impl Input {
     }
 }
 
-
 /// A batch of columns named c0, c1, …, without nulls.
 pub fn batch(device: &Device, rows: u64, inputs: &[Input]) -> Result<Batch> {
     let mut fields = Vec::new();

@@ -55,12 +55,30 @@ pub struct Suite {
 
 /// Every suite, in the order in which they run.
 const SUITES: &[Suite] = &[
-    Suite { name: "copy", cases: copy::cases },
-    Suite { name: "reduce", cases: engine::reductions },
-    Suite { name: "expr", cases: engine::expressions },
-    Suite { name: "filter", cases: engine::filters },
-    Suite { name: "groupby", cases: engine::groups },
-    Suite { name: "tpch", cases: tpch::cases },
+    Suite {
+        name: "copy",
+        cases: copy::cases,
+    },
+    Suite {
+        name: "reduce",
+        cases: engine::reductions,
+    },
+    Suite {
+        name: "expr",
+        cases: engine::expressions,
+    },
+    Suite {
+        name: "filter",
+        cases: engine::filters,
+    },
+    Suite {
+        name: "groupby",
+        cases: engine::groups,
+    },
+    Suite {
+        name: "tpch",
+        cases: tpch::cases,
+    },
 ];
 
 /// One printed line.

@@ -27,7 +27,9 @@ pub fn cases(_: &Context) -> Vec<MakeCase> {
 /// The GPU time of a query; what follows on the CPU merges a handful of rows.
 fn query(context: &Context, name: &str, sql: &'static str) -> Result<Case> {
     let device = context.device.clone();
-    let scale = context.rows.map_or(SCALE, |rows| rows as f64 / ROWS_PER_SCALE);
+    let scale = context
+        .rows
+        .map_or(SCALE, |rows| rows as f64 / ROWS_PER_SCALE);
     // The columns that the two queries use.
     let (schema, batches) = lineitem(scale, Some(&[4, 5, 6, 7, 8, 9, 10]))?;
     let table = GpuTable::load(&device, &schema, batches, BATCH_ROWS)?;

@@ -67,7 +67,8 @@ pub fn mix(seed: u64) -> u64 {
 /// null in about one of `nulls` values (none if 0, every one if 1).
 pub fn rows(from: usize, rows: usize, nulls: u64) -> RecordBatch {
     let value = |column: u64, row: usize| mix(column << 40 | row as u64);
-    let valid = |column: u64, row: usize| nulls == 0 || !mix(value(column, row)).is_multiple_of(nulls);
+    let valid =
+        |column: u64, row: usize| nulls == 0 || !mix(value(column, row)).is_multiple_of(nulls);
     macro_rules! column {
         ($array:ident, $column:literal, |$v:ident| $make:expr) => {
             (from..from + rows)

@@ -98,8 +98,7 @@ fn cubin(kernel: &str, source: &str, architecture: &str) -> Result<Vec<u8>> {
         log,
     };
     let text = CString::new(source).map_err(|e| fail(e.to_string()))?;
-    let program =
-        nvrtc::result::create_program(&text, None).map_err(|e| fail(format!("{e:?}")))?;
+    let program = nvrtc::result::create_program(&text, None).map_err(|e| fail(format!("{e:?}")))?;
     // Contraction is off so that a*b+c equals the CPU's.
     let options = [
         format!("--gpu-architecture={architecture}"),

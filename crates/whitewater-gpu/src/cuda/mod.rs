@@ -225,10 +225,8 @@ impl DeviceBackend for Cuda {
     fn fill(&self, buffer: &RawBuffer, bytes: u64, byte: u8) -> Result<()> {
         self.enter()?;
         // SAFETY: the pool's blocks are multiples of 256 bytes, so `bytes` is within the block.
-        unsafe {
-            result::memset_d8_async(pointer(buffer)?, byte, bytes as usize, self.stream.0)
-        }
-        .map_err(lost)
+        unsafe { result::memset_d8_async(pointer(buffer)?, byte, bytes as usize, self.stream.0) }
+            .map_err(lost)
     }
 
     fn compile(&self, linked: &Linked, cache: &DiskCache) -> Result<RawModule> {

@@ -61,7 +61,9 @@ impl Pipelines {
             let key = cache::key(&[linked.key.as_bytes(), name.as_bytes()]);
             format!("{key}.pipeline")
         });
-        let known = marker.as_ref().is_some_and(|name| cache.get(name).is_some());
+        let known = marker
+            .as_ref()
+            .is_some_and(|name| cache.get(name).is_some());
         let scope = device.push_error_scope(::wgpu::ErrorFilter::Validation);
         // SAFETY: kernels check their own indices against the lengths they are given, and their
         // loops end; the software device's tests run the same code.
@@ -87,7 +89,10 @@ impl Pipelines {
                         zero_initialize_workgroup_memory: false,
                         ..Default::default()
                     },
-                    cache: self.driver_cache.as_ref().map(|(driver_cache, _)| driver_cache),
+                    cache: self
+                        .driver_cache
+                        .as_ref()
+                        .map(|(driver_cache, _)| driver_cache),
                 });
                 (entry.name.clone(), (pipeline, entry.slots.clone()))
             })

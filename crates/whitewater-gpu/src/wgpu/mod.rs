@@ -91,7 +91,9 @@ impl DeviceBackend for Wgpu {
         if bytes > self.device.limits().max_buffer_size {
             return Err(full());
         }
-        let scope = self.device.push_error_scope(::wgpu::ErrorFilter::OutOfMemory);
+        let scope = self
+            .device
+            .push_error_scope(::wgpu::ErrorFilter::OutOfMemory);
         let created = self.device.create_buffer(&::wgpu::BufferDescriptor {
             label: None,
             size: bytes,

@@ -281,13 +281,14 @@ impl Queue {
         let query = launch.timed.then(|| self.next_query(launch.label));
         let query = query.transpose()?.flatten();
         let set = self.queries.as_ref().map(|queries| queries.set.clone());
-        let timestamp_writes = query.zip(set.as_ref()).map(|(index, query_set)| {
-            ComputePassTimestampWrites {
-                query_set,
-                beginning_of_pass_write_index: Some(2 * index),
-                end_of_pass_write_index: Some(2 * index + 1),
-            }
-        });
+        let timestamp_writes =
+            query
+                .zip(set.as_ref())
+                .map(|(index, query_set)| ComputePassTimestampWrites {
+                    query_set,
+                    beginning_of_pass_write_index: Some(2 * index),
+                    end_of_pass_write_index: Some(2 * index + 1),
+                });
         let mut pass = self.encoder().begin_compute_pass(&ComputePassDescriptor {
             label: None,
             timestamp_writes,

@@ -47,7 +47,11 @@ pub(crate) enum Gathers {
     /// A sum of `f64`.
     Float { arg: usize },
     /// The largest mapped value, or the largest complement.
-    Extreme { arg: usize, minimum: bool, kind: DeviceType },
+    Extreme {
+        arg: usize,
+        minimum: bool,
+        kind: DeviceType,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -126,8 +130,7 @@ impl Accumulators {
         let described = arg.map(|arg| self.arguments[arg].1.clone());
         let kind = described.as_ref().map_or(DeviceType::I64, |d| d.device);
         let data_type = described.map_or(DataType::Int64, |d| d.data_type);
-        let unsupported =
-            || Error::unsupported(format!("{:?} of {data_type}", aggregate.function));
+        let unsupported = || Error::unsupported(format!("{:?} of {data_type}", aggregate.function));
         let count_of = |plan: &mut Self| {
             let arg = arg.filter(|arg| plan.arguments[*arg].1.nullable);
             plan.accumulator(Gathers::Count { arg })
@@ -143,7 +146,11 @@ impl Accumulators {
                 _ => return Err(unsupported()),
             };
             let exact = kind == DeviceType::F64 && plan.flavour == Flavour::Grouped;
-            let encoding = if exact { Encoding::Exact } else { Encoding::Plain };
+            let encoding = if exact {
+                Encoding::Exact
+            } else {
+                Encoding::Plain
+            };
             Ok((plan.accumulator(gathers), encoding))
         };
         let fields: Vec<Arc<Field>> = aggregate.state.iter().cloned().map(Arc::new).collect();
@@ -269,12 +276,17 @@ impl Accumulators {
             | Gathers::Float { arg }
             | Gathers::Extreme { arg, .. } => arg,
         };
-        self.arguments[arg].1.nullable.then(|| format!("in.ok{arg}"))
+        self.arguments[arg]
+            .1
+            .nullable
+            .then(|| format!("in.ok{arg}"))
     }
 
     /// The arguments of one row, loaded before anything is accumulated.
     fn inputs(&self, text: &mut String) -> std::fmt::Result {
-        let names: Vec<String> = (0..self.arguments.len()).map(|i| format!("arg{i}")).collect();
+        let names: Vec<String> = (0..self.arguments.len())
+            .map(|i| format!("arg{i}"))
+            .collect();
         if !names.is_empty() {
             writeln!(text, "import package::generated::{{{}}};", names.join(", "))?;
             let types: Vec<String> = (0..names.len()).map(|i| format!("Arg{i}")).collect();
@@ -284,7 +296,10 @@ impl Accumulators {
         for index in 0..names.len() {
             writeln!(text, "    value{index}: Arg{index}, ok{index}: bool,")?;
         }
-        writeln!(text, "}}\nfn inputs(row: u32) -> Inputs {{\n    var in: Inputs;")?;
+        writeln!(
+            text,
+            "}}\nfn inputs(row: u32) -> Inputs {{\n    var in: Inputs;"
+        )?;
         writeln!(text, "    in.row = row;")?;
         for (index, name) in names.iter().enumerate() {
             writeln!(text, "    let {name}_ = {name}(row);")?;
@@ -401,9 +416,7 @@ fn filtered(aggregate: &Aggregate) -> Option<Expr> {
         (Some(filter), argument) => Some(Expr::Case {
             when_then: vec![(
                 filter.clone(),
-                argument
-                    .clone()
-                    .unwrap_or(Expr::Literal(Literal::Int64(1))),
+                argument.clone().unwrap_or(Expr::Literal(Literal::Int64(1))),
             )],
             otherwise: None,
         }),

@@ -65,7 +65,12 @@ impl Aggregation {
     ///
     /// Decimals are taken to fit 64 bits: a batch where they do not may still be refused.
     pub fn check(&self, schema: &Schema) -> Result<(), Error> {
-        let layout = ColumnLayout { narrow: true, bits: Some(63), packed: true, nullable: true };
+        let layout = ColumnLayout {
+            narrow: true,
+            bits: Some(63),
+            packed: true,
+            nullable: true,
+        };
         let layouts = vec![layout; schema.fields().len()];
         let describe = |expr: &Expr| {
             let spec = Pipeline {
@@ -84,7 +89,10 @@ impl Aggregation {
             false => Flavour::Grouped,
         };
         Accumulators::plan(&self.aggregates, flavour, 1, describe)?;
-        let predicate = Pipeline { predicate: self.predicate.clone(), ..Pipeline::default() };
+        let predicate = Pipeline {
+            predicate: self.predicate.clone(),
+            ..Pipeline::default()
+        };
         compile(&predicate, schema, &layouts)?;
         self.keys
             .iter()

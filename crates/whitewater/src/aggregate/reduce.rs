@@ -33,12 +33,7 @@ pub fn reduce(
     let plan = Accumulators::plan(&aggregation.aggregates, Flavour::Private, 1, |expr| {
         describe(expr, batch)
     })?;
-    let compiled = Compiled::new(
-        device,
-        batch,
-        aggregation.predicate.as_ref(),
-        plan.values(),
-    )?;
+    let compiled = Compiled::new(device, batch, aggregation.predicate.as_ref(), plan.values())?;
     let shader = compiled
         .specialise(Shader::new(&LIBRARY, "package::aggregate::reduce"))
         .generated("package::accumulators", plan.text());
@@ -53,9 +48,10 @@ pub fn reduce(
             rows: batch.rows as u32,
             count,
         };
-        for (entry, workgroups, bytes) in
-            [("rows", count, compiled.bytes()), ("finish", 1, partials.len())]
-        {
+        for (entry, workgroups, bytes) in [
+            ("rows", count, compiled.bytes()),
+            ("finish", 1, partials.len()),
+        ] {
             let kernel = device.kernel(&shader, entry)?;
             compiled
                 .bind(kernel.launch())
@@ -76,6 +72,13 @@ pub fn reduce(
         .iter()
         .map(|column| column.row(&words))
         .collect::<Result<Vec<_>, Error>>()?;
-    let fields: Vec<_> = plan.state.iter().map(|column| column.field.clone()).collect();
-    Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?)
+    let fields: Vec<_> = plan
+        .state
+        .iter()
+        .map(|column| column.field.clone())
+        .collect();
+    Ok(RecordBatch::try_new(
+        Arc::new(Schema::new(fields)),
+        columns,
+    )?)
 }

@@ -40,7 +40,9 @@ impl StateColumn {
         let null = self.seen.is_some_and(|seen| words[seen as usize] == 0);
         let bytes: Vec<u8> = match data_type {
             DataType::Decimal128(_, _) if self.encoding != Encoding::Plain => {
-                i128::from(self.decode(words[at]) as i64).to_le_bytes().to_vec()
+                i128::from(self.decode(words[at]) as i64)
+                    .to_le_bytes()
+                    .to_vec()
             }
             DataType::Decimal128(_, _) => bytemuck::cast_slice(&words[at..at + 2]).to_vec(),
             _ => {

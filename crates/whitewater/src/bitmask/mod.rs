@@ -72,7 +72,13 @@ pub fn or(left: &Buffer, right: &Buffer, bits: usize) -> Result<Buffer, Error> {
 
 /// Bits that are not set.
 pub fn not(mask: &Buffer, bits: usize) -> Result<Buffer, Error> {
-    unary("mask_not", mask, bits, bit_words_bytes(bits), bits.div_ceil(32) as u64)
+    unary(
+        "mask_not",
+        mask,
+        bits,
+        bit_words_bytes(bits),
+        bits.div_ceil(32) as u64,
+    )
 }
 
 /// The number of set bits among the first `bits`. Waits for the device.
@@ -96,5 +102,11 @@ pub fn to_booleans(mask: &Buffer, bits: usize) -> Result<Buffer, Error> {
 
 /// A mask from one u32 a row: a word that is not 0 is true. Bits past the last row are clear.
 pub fn from_booleans(words: &Buffer, bits: usize) -> Result<Buffer, Error> {
-    unary("pack", words, bits, bit_words_bytes(bits), bits.div_ceil(32) as u64)
+    unary(
+        "pack",
+        words,
+        bits,
+        bit_words_bytes(bits),
+        bits.div_ceil(32) as u64,
+    )
 }

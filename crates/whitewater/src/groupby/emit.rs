@@ -28,7 +28,13 @@ pub(super) fn emit(
     listed: &Buffer,
     groups: usize,
 ) -> Result<Batch, Error> {
-    let Run { device, keys, plan, compiled, .. } = *run;
+    let Run {
+        device,
+        keys,
+        plan,
+        compiled,
+        ..
+    } = *run;
     let mut output = Output::new(device, groups);
     output.import(IMPORTS);
     let (owner_name, owners) = output.declare("u32", 4)?;
@@ -40,7 +46,9 @@ pub(super) fn emit(
             unpacked.push(match &run.batch.columns[*column].validity {
                 Some(_) => {
                     let (name, buffer) = output.declare("u32", 4)?;
-                    output.line(format!("{name}[at] = select(0u, 1u, part{index}(owner).valid);"));
+                    output.line(format!(
+                        "{name}[at] = select(0u, 1u, part{index}(owner).valid);"
+                    ));
                     output.import(&format!("import package::keys::part{index};\n"));
                     Some(Unpacked::validity(buffer))
                 }
@@ -50,19 +58,35 @@ pub(super) fn emit(
         }
         output.import(&format!("import package::generated::key{index};\n"));
         let name = format!("key{index}");
-        let value = compiled.generated.values.iter().find(|v| v.function == name);
+        let value = compiled
+            .generated
+            .values
+            .iter()
+            .find(|v| v.function == name);
         let value = value.ok_or_else(|| Error::unsupported("a key without a value"))?;
         output.line(format!("let k{index} = key{index}(owner);"));
         let (low, high) = key_words(index, value);
         let valid = value.nullable.then(|| format!("k{index}.valid"));
-        unpacked.push(Some(output.column(&value.data_type, &low, &high, valid.as_deref())?));
+        unpacked.push(Some(output.column(
+            &value.data_type,
+            &low,
+            &high,
+            valid.as_deref(),
+        )?));
     }
     output.line("let state = slot * WORDS;");
     for (index, column) in plan.state.iter().enumerate() {
         let (low, high) = state_words(&mut output, index, column, plan)?;
-        let valid = column.seen.map(|seen| format!("load(state + {seen}u) != 0lu"));
+        let valid = column
+            .seen
+            .map(|seen| format!("load(state + {seen}u) != 0lu"));
         let data_type = column.field.data_type();
-        unpacked.push(Some(output.column(data_type, &low, &high, valid.as_deref())?));
+        unpacked.push(Some(output.column(
+            data_type,
+            &low,
+            &high,
+            valid.as_deref(),
+        )?));
     }
     let text = output.text(
         "fn load(word: u32) -> u64 { return atomicLoad(&states[word]); }\n\
@@ -79,8 +103,7 @@ pub(super) fn emit(
         let column = match keys.strings.get(index).copied().flatten() {
             Some(source) => {
                 let source = &run.batch.columns[source];
-                let data =
-                    gather_bytes(device, &source.data_type, &source.data, &owners, groups)?;
+                let data = gather_bytes(device, &source.data_type, &source.data, &owners, groups)?;
                 let validity = match written.and_then(|w| w.validity) {
                     Some(words) => Some(from_booleans(&words, groups)?),
                     None => None,
@@ -141,7 +164,10 @@ fn state_words(
                 .extreme_type(word)
                 .ok_or_else(|| Error::unsupported("an extreme without a type"))?;
             let flip = if minimum { "~" } else { "" };
-            output.line(format!("let s{index} = unorder_{}({flip}{low});", order(device)));
+            output.line(format!(
+                "let s{index} = unorder_{}({flip}{low});",
+                order(device)
+            ));
             let high = format!("bitcast<u64>(bitcast<i64>(s{index}) >> 63u)");
             Ok((format!("s{index}"), high))
         }

@@ -24,7 +24,11 @@ enum Key {
     /// An expression of fixed width; compiled as value `key{index}`.
     Fixed { device: DeviceType, bits: u32 },
     /// A plain string or binary column with its buffers.
-    Bytes { large: bool, longest: u64, validity: bool },
+    Bytes {
+        large: bool,
+        longest: u64,
+        validity: bool,
+    },
 }
 
 /// The keys of one batch.
@@ -63,10 +67,21 @@ impl Keys {
                 // A decimal that fits is an `i64` on the device.
                 (DeviceType::I64, _) => 64,
                 (_, Some(width)) => width as u32 * 8,
-                _ => return Err(Error::unsupported(format!("grouping by {}", value.data_type))),
+                _ => {
+                    return Err(Error::unsupported(format!(
+                        "grouping by {}",
+                        value.data_type
+                    )));
+                }
             };
             plan.values.push((format!("key{index}"), expr.clone()));
-            plan.keys.push((Key::Fixed { device: value.device, bits }, value.nullable));
+            plan.keys.push((
+                Key::Fixed {
+                    device: value.device,
+                    bits,
+                },
+                value.nullable,
+            ));
             plan.strings.push(None);
         }
         Ok(plan)
@@ -74,8 +89,16 @@ impl Keys {
 
     fn bytes(&mut self, column: usize, batch: &Batch) -> Result<(), Error> {
         let column = &batch.columns[column];
-        let Storage::Bytes { offsets, bytes, longest } = &column.data else {
-            return Err(Error::unsupported(format!("grouping by {}", column.data_type)));
+        let Storage::Bytes {
+            offsets,
+            bytes,
+            longest,
+        } = &column.data
+        else {
+            return Err(Error::unsupported(format!(
+                "grouping by {}",
+                column.data_type
+            )));
         };
         let large = matches!(
             column.data_type,
@@ -86,7 +109,14 @@ impl Keys {
         let validity = column.validity.is_some();
         self.buffers.extend(column.validity.clone());
         let longest = *longest;
-        self.keys.push((Key::Bytes { large, longest, validity }, validity));
+        self.keys.push((
+            Key::Bytes {
+                large,
+                longest,
+                validity,
+            },
+            validity,
+        ));
         Ok(())
     }
 
@@ -129,7 +159,11 @@ impl Keys {
         for (index, (key, _)) in self.keys.iter().enumerate() {
             match key {
                 Key::Fixed { device, .. } => fixed(text, index, *device)?,
-                Key::Bytes { large, longest, validity } => {
+                Key::Bytes {
+                    large,
+                    longest,
+                    validity,
+                } => {
                     bytes(text, index, binding, *large, *validity, *longest <= 7)?;
                     binding += 2 + u32::from(*validity);
                 }
@@ -149,9 +183,17 @@ impl Keys {
                 Key::Fixed { bits, .. } => *bits,
                 Key::Bytes { longest, .. } => 8 * *longest as u32 + 3,
             };
-            let mask = if bits == 64 { u64::MAX } else { (1 << bits) - 1 };
+            let mask = if bits == 64 {
+                u64::MAX
+            } else {
+                (1 << bits) - 1
+            };
             writeln!(text, "    let p{index} = part{index}(row);")?;
-            let valid = if *nullable { format!("p{index}.valid") } else { "true".into() };
+            let valid = if *nullable {
+                format!("p{index}.valid")
+            } else {
+                "true".into()
+            };
             writeln!(
                 text,
                 "    if ({valid}) {{ word |= (p{index}.low & {mask}lu) << {at}u; }}"

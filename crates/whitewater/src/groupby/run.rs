@@ -93,7 +93,10 @@ impl Table {
 
 impl Run<'_> {
     fn kernel(&self, root: &str, entry: &str) -> Result<Kernel, Error> {
-        let local = self.local.unwrap_or(Local { slots: 16, replicas: 1 });
+        let local = self.local.unwrap_or(Local {
+            slots: 16,
+            replicas: 1,
+        });
         let shader = self
             .compiled
             .specialise(Shader::new(&LIBRARY, root))
@@ -187,7 +190,11 @@ impl Run<'_> {
             .map(|((_, greatest), base)| (greatest - base) / WINDOW + 1)
             .max()
             .unwrap_or(1) as u32;
-        Ok(Findings { groups, bases, windows })
+        Ok(Findings {
+            groups,
+            bases,
+            windows,
+        })
     }
 
     /// Gathers all rows into `table`.
@@ -265,7 +272,10 @@ impl Run<'_> {
             .specialise(Shader::new(&LIBRARY, "package::groupby::emit"))
             .generated("package::keys", self.keys.text())
             .generated("package::output", text);
-        let local = Local { slots: 16, replicas: 1 };
+        let local = Local {
+            slots: 16,
+            replicas: 1,
+        };
         let kernel = self.device.kernel(&self.specify(shader, local), "emit")?;
         self.launch(&kernel, table, Some(listed), groups as u64)
             .bind_group(outputs.0, outputs.1)

@@ -44,7 +44,11 @@ fn special(plan: &Accumulators, text: &mut String) -> Result {
         .iter()
         .map(|arg| format!("(in.ok{arg} && !is_finite(in.value{arg}))"))
         .collect();
-    let any = if checks.is_empty() { "false".into() } else { checks.join(" || ") };
+    let any = if checks.is_empty() {
+        "false".into()
+    } else {
+        checks.join(" || ")
+    };
     writeln!(text, "fn special(in: Inputs) -> bool {{ return {any}; }}")
 }
 
@@ -104,9 +108,9 @@ fn update(plan: &Accumulators, text: &mut String, level: Level) -> Result {
             }
             (Gathers::Float { arg }, level) => {
                 let add = match level {
-                    Level::Table => format!(
-                        "table_add_wide({table} + 2u * u32(window), to_fixed(v, bottom))"
-                    ),
+                    Level::Table => {
+                        format!("table_add_wide({table} + 2u * u32(window), to_fixed(v, bottom))")
+                    }
                     Level::Local => format!(
                         "local_add_wide({local} + 4u * REPLICAS * u32(window), to_fixed(v, bottom))"
                     ),
@@ -153,7 +157,10 @@ fn flush(plan: &Accumulators, text: &mut String) -> Result {
                 writeln!(text, "    table_add(at + {word}u, local_sum({local}, 2u));")?;
             }
             Gathers::Decimal { .. } => {
-                writeln!(text, "    table_add_wide(at + {word}u, local_sum_wide({local}));")?;
+                writeln!(
+                    text,
+                    "    table_add_wide(at + {word}u, local_sum_wide({local}));"
+                )?;
             }
             Gathers::Float { .. } => writeln!(
                 text,
@@ -161,7 +168,10 @@ fn flush(plan: &Accumulators, text: &mut String) -> Result {
                  table_add_wide(at + {word}u + 2u * w, local_sum_wide({local} + 4u * REPLICAS * w));\n    }}"
             )?,
             Gathers::Extreme { .. } => {
-                writeln!(text, "    table_max(at + {word}u, local_top(top + {limb}u * REPLICAS));")?;
+                writeln!(
+                    text,
+                    "    table_max(at + {word}u, local_top(top + {limb}u * REPLICAS));"
+                )?;
             }
         }
     }

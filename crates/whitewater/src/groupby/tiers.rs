@@ -92,7 +92,10 @@ mod tests {
         let thousand = estimate(1 << 30, 65536, 1000);
         assert!((1000..1010).contains(&thousand), "{thousand}");
         let hundred_thousand = estimate(1 << 30, 65536, 48072);
-        assert!((95_000..105_000).contains(&hundred_thousand), "{hundred_thousand}");
+        assert!(
+            (95_000..105_000).contains(&hundred_thousand),
+            "{hundred_thousand}"
+        );
         assert_eq!(estimate(1000, 1000, 7), 7);
         assert_eq!(estimate(1 << 20, 65536, 65536), 1 << 20);
     }

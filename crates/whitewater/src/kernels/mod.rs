@@ -6,20 +6,62 @@ use whitewater_gpu::Library;
 /// Every WESL module of the engine.
 pub static LIBRARY: Library = Library {
     modules: &[
-        ("package::aggregate::reduce", include_str!("../aggregate/reduce.wesl")),
-        ("package::bitmask::bitmask", include_str!("../bitmask/bitmask.wesl")),
-        ("package::groupby::estimate", include_str!("../groupby/estimate.wesl")),
-        ("package::groupby::local", include_str!("../groupby/local.wesl")),
-        ("package::groupby::sample", include_str!("../groupby/sample.wesl")),
-        ("package::groupby::bytes", include_str!("../groupby/bytes.wesl")),
-        ("package::groupby::emit", include_str!("../groupby/emit.wesl")),
-        ("package::select::select", include_str!("../select/select.wesl")),
-        ("package::select::evaluate", include_str!("../select/evaluate.wesl")),
-        ("package::select::narrow", include_str!("../select/narrow.wesl")),
-        ("package::select::gather_bytes", include_str!("../select/gather_bytes.wesl")),
-        ("package::groupby::table", include_str!("../groupby/table.wesl")),
-        ("package::groupby::global", include_str!("../groupby/global.wesl")),
-        ("package::groupby::shared", include_str!("../groupby/shared.wesl")),
+        (
+            "package::aggregate::reduce",
+            include_str!("../aggregate/reduce.wesl"),
+        ),
+        (
+            "package::bitmask::bitmask",
+            include_str!("../bitmask/bitmask.wesl"),
+        ),
+        (
+            "package::groupby::estimate",
+            include_str!("../groupby/estimate.wesl"),
+        ),
+        (
+            "package::groupby::local",
+            include_str!("../groupby/local.wesl"),
+        ),
+        (
+            "package::groupby::sample",
+            include_str!("../groupby/sample.wesl"),
+        ),
+        (
+            "package::groupby::bytes",
+            include_str!("../groupby/bytes.wesl"),
+        ),
+        (
+            "package::groupby::emit",
+            include_str!("../groupby/emit.wesl"),
+        ),
+        (
+            "package::select::select",
+            include_str!("../select/select.wesl"),
+        ),
+        (
+            "package::select::evaluate",
+            include_str!("../select/evaluate.wesl"),
+        ),
+        (
+            "package::select::narrow",
+            include_str!("../select/narrow.wesl"),
+        ),
+        (
+            "package::select::gather_bytes",
+            include_str!("../select/gather_bytes.wesl"),
+        ),
+        (
+            "package::groupby::table",
+            include_str!("../groupby/table.wesl"),
+        ),
+        (
+            "package::groupby::global",
+            include_str!("../groupby/global.wesl"),
+        ),
+        (
+            "package::groupby::shared",
+            include_str!("../groupby/shared.wesl"),
+        ),
         ("package::kernels::bits", include_str!("bits.wesl")),
         ("package::kernels::errors", include_str!("errors.wesl")),
         ("package::kernels::exact", include_str!("exact.wesl")),
@@ -27,7 +69,10 @@ pub static LIBRARY: Library = Library {
         ("package::kernels::hash", include_str!("hash.wesl")),
         ("package::kernels::int128", include_str!("int128.wesl")),
         ("package::kernels::order", include_str!("order.wesl")),
-        ("package::kernels::workgroup", include_str!("workgroup.wesl")),
+        (
+            "package::kernels::workgroup",
+            include_str!("workgroup.wesl"),
+        ),
     ],
     intrinsics: &[crate::expr::INTRINSICS],
 };

@@ -115,7 +115,11 @@ struct Select<'a> {
 
 impl Select<'_> {
     fn empty(&self) -> Result<Batch, Error> {
-        let fields: Vec<Field> = self.outputs.iter().map(|(_, field)| field.clone()).collect();
+        let fields: Vec<Field> = self
+            .outputs
+            .iter()
+            .map(|(_, field)| field.clone())
+            .collect();
         let schema = Arc::new(Schema::new(fields));
         Batch::upload(self.device, &arrow::array::RecordBatch::new_empty(schema))
     }
@@ -169,7 +173,11 @@ impl Select<'_> {
     }
 
     /// Declares the computed outputs in `output`.
-    fn declare(&self, compiled: &Compiled, output: &mut Output<'_>) -> Result<Vec<Unpacked>, Error> {
+    fn declare(
+        &self,
+        compiled: &Compiled,
+        output: &mut Output<'_>,
+    ) -> Result<Vec<Unpacked>, Error> {
         let mut unpacked = Vec::new();
         for value in &compiled.generated.values {
             let name = &value.function;
@@ -263,7 +271,9 @@ impl Select<'_> {
         // The validity of gathered strings is written beside the computed values.
         let mut validities = Vec::new();
         for (expr, _) in self.outputs {
-            let Expr::Column { index } = expr else { continue };
+            let Expr::Column { index } = expr else {
+                continue;
+            };
             let source = &self.batch.columns[*index];
             if !self.is_bytes(expr) {
                 continue;
@@ -346,7 +356,10 @@ mod tests {
     #[test]
     fn the_single_pass_compiles_for_nvidia() {
         let linked = Shader::new(&LIBRARY, "package::select::select")
-            .generated("package::generated", "fn predicate(row: u32) -> bool { return row % 3u == 0u; }")
+            .generated(
+                "package::generated",
+                "fn predicate(row: u32) -> bool { return row % 3u == 0u; }",
+            )
             .generated(
                 "package::output",
                 "@group(2) @binding(0) var<storage, read_write> out0: array<u32>;
@@ -357,7 +370,9 @@ mod tests {
             .feature("LOOKBACK", true)
             .link()
             .expect("a linked module");
-        if std::env::var_os("PRINT").is_some() { println!("{}", linked.cuda().expect("cuda").source); }
+        if std::env::var_os("PRINT").is_some() {
+            println!("{}", linked.cuda().expect("cuda").source);
+        }
         let checked = linked.check_cuda().expect("CUDA that compiles");
         assert!(checked || std::env::var_os("WHITEWATER_REQUIRE_NVRTC").is_none());
     }

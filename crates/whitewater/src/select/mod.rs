@@ -23,7 +23,12 @@ struct Params {
 }
 
 /// `rows` values of `bits` bits (8 or 16), each in a u32 word of `wide`, packed.
-pub(crate) fn narrow(device: &Device, wide: &Buffer, rows: usize, bits: u32) -> Result<Buffer, Error> {
+pub(crate) fn narrow(
+    device: &Device,
+    wide: &Buffer,
+    rows: usize,
+    bits: u32,
+) -> Result<Buffer, Error> {
     let bytes = rows as u64 * u64::from(bits) / 8;
     let packed = device.alloc(bytes)?;
     let words = bytes.div_ceil(4) as u32;
@@ -33,7 +38,10 @@ pub(crate) fn narrow(device: &Device, wide: &Buffer, rows: usize, bits: u32) -> 
         .launch()
         .bind(0, 1, wide)
         .bind(0, 2, &packed)
-        .params(&Params { rows: rows as u32, words })
+        .params(&Params {
+            rows: rows as u32,
+            words,
+        })
         .moves(wide.len() + bytes)
         .run(grid(device, words.into(), WORKGROUP.into()))?;
     Ok(packed)
@@ -49,7 +57,9 @@ pub(crate) fn gather_bytes(
     rows: usize,
 ) -> Result<Storage, Error> {
     let Storage::Bytes { offsets, bytes, .. } = source else {
-        return Err(Error::unsupported(format!("gathering bytes of {data_type}")));
+        return Err(Error::unsupported(format!(
+            "gathering bytes of {data_type}"
+        )));
     };
     let large = matches!(data_type, DataType::LargeUtf8 | DataType::LargeBinary);
     let shader = Shader::new(&LIBRARY, "package::select::gather_bytes")
@@ -65,7 +75,10 @@ pub(crate) fn gather_bytes(
             .bind(0, 4, &lengths)
             .bind(0, 5, out[0])
             .bind(0, 6, out[1])
-            .params(&Params { rows: rows as u32, words })
+            .params(&Params {
+                rows: rows as u32,
+                words,
+            })
             .run(grid(device, items, WORKGROUP.into()))?;
         Ok(())
     };
@@ -85,7 +98,9 @@ pub(crate) fn gather_bytes(
         let ends: Vec<u32> = ends.iter().map(|end| *end as u32).collect();
         device.upload(bytemuck::cast_slice(&ends))?
     } else {
-        return Err(Error::unsupported(format!("{total} bytes in one {data_type} column")));
+        return Err(Error::unsupported(format!(
+            "{total} bytes in one {data_type} column"
+        )));
     };
     let out_bytes = device.alloc(total)?;
     let words = total.div_ceil(4);

@@ -94,7 +94,10 @@ impl<'a> Output<'a> {
 
     /// The whole module, with `signature` before the body.
     pub(crate) fn text(&self, signature: &str) -> String {
-        format!("{}{}{signature} {{\n{}}}\n", self.imports, self.declarations, self.body)
+        format!(
+            "{}{}{signature} {{\n{}}}\n",
+            self.imports, self.declarations, self.body
+        )
     }
 
     /// A buffer of one `element` of `bytes` bytes a row, and its name.
@@ -155,7 +158,11 @@ impl<'a> Output<'a> {
             }
             None => None,
         };
-        Ok(Unpacked { width, data, validity })
+        Ok(Unpacked {
+            width,
+            data,
+            validity,
+        })
     }
 }
 
@@ -177,11 +184,20 @@ impl Unpacked {
     }
 
     /// The column of the first `rows` rows.
-    pub(crate) fn pack(self, device: &Device, data_type: &DataType, rows: usize) -> Result<Column, Error> {
+    pub(crate) fn pack(
+        self,
+        device: &Device,
+        data_type: &DataType,
+        rows: usize,
+    ) -> Result<Column, Error> {
         let data = match self.width {
             Width::Bit => Storage::Bits(from_booleans(&self.data, rows)?),
             Width::Narrow(bits) => Storage::Fixed(narrow(device, &self.data, rows, bits)?),
-            _ => Storage::Fixed(trimmed(device, self.data, rows as u64 * self.width.bytes())?),
+            _ => Storage::Fixed(trimmed(
+                device,
+                self.data,
+                rows as u64 * self.width.bytes(),
+            )?),
         };
         let validity = match self.validity {
             Some(words) => Some(from_booleans(&words, rows)?),
