@@ -21,10 +21,12 @@ impl Writer<'_> {
         let place = entry.name.as_str();
         let mut bound = Vec::new();
         let mut shared = Vec::new();
+        let mut private = Vec::new();
         for handle in self.used_globals(info) {
             let variable = &self.module.global_variables[handle];
             match (variable.space, &variable.binding) {
                 (AddressSpace::WorkGroup, _) => shared.push(handle),
+                (AddressSpace::Private, _) => private.push(handle),
                 (_, Some(binding)) => bound.push((binding.group, binding.binding, handle)),
                 (space, None) => {
                     return Err(unsupported(format!("unbound variable in {space:?}"), place));
@@ -75,6 +77,16 @@ impl Writer<'_> {
                 ));
             }
             body.line("__syncthreads();");
+        }
+        // Each invocation has its own: a local of the kernel, which functions take by reference.
+        for handle in private {
+            let variable = &self.module.global_variables[handle];
+            let init = match variable.init {
+                Some(init) => self.constant(init)?,
+                None => format!("{}{{}}", self.types.name(variable.ty)?),
+            };
+            let (ty, name) = (self.types.name(variable.ty)?, self.global_name(handle));
+            body.line(format!("{ty} {name} = {init};"));
         }
         for index in 0..function.arguments.len() {
             self.argument(&mut body, index, entry.workgroup_size)?;

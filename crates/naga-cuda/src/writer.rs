@@ -62,14 +62,6 @@ impl<'a> Writer<'a> {
     pub(crate) fn write(&self) -> Result<Translation, Error> {
         let mut source = String::from(PRELUDE);
         source.push_str(&self.types.declarations()?);
-        for (handle, variable) in self.module.global_variables.iter() {
-            if variable.space == AddressSpace::Private {
-                return Err(unsupported(
-                    format!("var<private> {}", self.global_label(handle)),
-                    "a module",
-                ));
-            }
-        }
         let mut written = vec![false; self.module.functions.len()];
         let mut entry_points = Vec::new();
         let wanted = |name: &String| {
@@ -243,7 +235,9 @@ impl<'a> Writer<'a> {
                     _ => format!("const {attribute} {ty} {name}"),
                 }
             }
-            AddressSpace::WorkGroup => format!("{}& {name}", self.types.name(variable.ty)?),
+            AddressSpace::WorkGroup | AddressSpace::Private => {
+                format!("{}& {name}", self.types.name(variable.ty)?)
+            }
             AddressSpace::Handle => format!("{} {name}", self.types.name(variable.ty)?),
             space => return Err(unsupported(format!("address space {space:?}"), &name)),
         })

@@ -179,12 +179,6 @@ fn what_cannot_be_written_is_named() {
              @compute @workgroup_size(1) fn main() { out[0] = out[1]; }",
             "matrix",
         ),
-        (
-            "var<private> p: u32;
-             @group(0) @binding(0) var<storage, read_write> out: array<u32>;
-             @compute @workgroup_size(1) fn main() { p = 1u; out[0] = p; }",
-            "var<private> p",
-        ),
     ] {
         let error = translate(source, &Options::default()).expect_err("an error").to_string();
         assert!(error.contains(construct), "{error}");
