@@ -4,9 +4,11 @@ use naga::{AddressSpace, Binding, BuiltIn, Handle, Type, TypeInner};
 
 use crate::{
     Argument, ArgumentKind, EntryPoint, Error,
-    function::{Body, argument_name},
-    types::field,
-    writer::{Writer, sanitise, unsupported},
+    error::unsupported,
+    function::Body,
+    names::Owner,
+    operation::{Constants, Operands},
+    writer::Writer,
 };
 
 /// What a kernel may declare statically.
@@ -21,19 +23,24 @@ impl Writer<'_> {
         let place = entry.name.as_str();
         let mut bound = Vec::new();
         let mut shared = Vec::new();
+        let mut private = Vec::new();
         for handle in self.used_globals(info) {
             let variable = &self.module.global_variables[handle];
             match (variable.space, &variable.binding) {
                 (AddressSpace::WorkGroup, _) => shared.push(handle),
+                (AddressSpace::Private, _) => private.push(handle),
                 (_, Some(binding)) => bound.push((binding.group, binding.binding, handle)),
                 (space, None) => {
-                    return Err(unsupported(format!("unbound variable in {space:?}"), place));
+                    return Err(unsupported(
+                        format!("variable in address space {space:?}"),
+                        place,
+                    ));
                 }
             }
         }
         bound.sort_by_key(|(group, binding, _)| (*group, *binding));
 
-        let lengths = self.asks_length(function);
+        let lengths = self.lengths(function);
         let mut parameters = Vec::new();
         let mut arguments = Vec::new();
         for (group, binding, handle) in bound {
@@ -41,34 +48,49 @@ impl Writer<'_> {
             parameters.push(self.global_parameter(handle, "__grid_constant__")?);
             let kind = match variable.space {
                 AddressSpace::Storage { access } => {
-                    let needs_length = lengths && self.has_length(handle);
+                    let needs_length = lengths[handle.index()];
                     if needs_length {
-                        parameters.push(format!("u64 {}_bytes", self.global_name(handle)));
+                        parameters.push(format!("u64 {}", self.names.length(handle)));
                     }
                     ArgumentKind::Storage {
                         writable: access.contains(naga::StorageAccess::STORE),
                         needs_length,
                     }
                 }
-                _ => ArgumentKind::Uniform { bytes: self.types.size(variable.ty)? },
+                _ => ArgumentKind::Uniform {
+                    bytes: self.types.size(variable.ty)?,
+                },
             };
-            arguments.push(Argument { group, binding, kind });
+            arguments.push(Argument {
+                group,
+                binding,
+                kind,
+            });
         }
 
         let [x, y, z] = entry.workgroup_size;
         let threads = x * y * z;
-        let symbol = format!("{}_k{index}", sanitise(&entry.name));
-        let mut body = Body::new(self, function, info, place, self.uniformity.entry(index));
+        let symbol = self.names.entry(index).to_owned();
+        let flow = self.uniformity.entry(index);
+        let mut body = Body::new(self, Owner::Entry(index), function, info, place, flow);
         let (declared, dynamic) = self.shared(&mut body, &shared)?;
         if self.options.zero_initialize_workgroup_memory && !shared.is_empty() {
             for handle in &shared {
-                let name = self.global_name(*handle);
+                let name = self.names.global(*handle);
                 body.line(format!(
                     "for (u32 i = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z); \
                      i < sizeof({name}) / 4u; i += {threads}u) ((u32*)&{name})[i] = 0u;"
                 ));
             }
             body.line("__syncthreads();");
+        }
+        for handle in private {
+            let variable = &self.module.global_variables[handle];
+            let (ty, name) = (self.types.name(variable.ty)?, self.names.global(handle));
+            body.line(match variable.init {
+                Some(init) => format!("{ty} {name} = {};", Constants(self).text(init)?),
+                None => format!("{ty} {name}{{}};"),
+            });
         }
         for index in 0..function.arguments.len() {
             self.argument(&mut body, index, entry.workgroup_size)?;
@@ -104,15 +126,19 @@ impl Writer<'_> {
             let ty = self.module.global_variables[*handle].ty;
             bytes = bytes.next_multiple_of(self.types.alignment(ty).max(4));
             offsets.push(bytes);
-            bytes += self.types.size(ty)?;
+            bytes = self
+                .types
+                .size(ty)?
+                .checked_add(bytes)
+                .ok_or_else(|| unsupported("4 GiB of workgroup memory", &body.place))?;
         }
         let dynamic = bytes > STATIC_SHARED;
         if dynamic {
-            body.line("extern __shared__ __align__(16) unsigned char workgroup_memory[];");
+            body.line("extern __shared__ __align__(32) unsigned char workgroup_memory[];");
         }
         for (handle, offset) in shared.iter().zip(offsets) {
             let ty = self.types.name(self.module.global_variables[*handle].ty)?;
-            let name = self.global_name(*handle);
+            let name = self.names.global(*handle);
             body.line(match dynamic {
                 true => format!("{ty}& {name} = *({ty}*)(workgroup_memory + {offset});"),
                 false => format!("__shared__ {ty} {name};"),
@@ -122,15 +148,10 @@ impl Writer<'_> {
     }
 
     /// Computes an argument of an entry point from the kernel's built-in variables.
-    fn argument(
-        &self,
-        body: &mut Body<'_, '_>,
-        index: usize,
-        size: [u32; 3],
-    ) -> Result<(), Error> {
+    fn argument(&self, body: &mut Body<'_, '_>, index: usize, size: [u32; 3]) -> Result<(), Error> {
         let function = body.function;
         let argument = &function.arguments[index];
-        let name = argument_name(function, index);
+        let name = self.names.argument(body.owner, index);
         let ty = self.types.name(argument.ty)?;
         if let Some(binding) = &argument.binding {
             let value = builtin(binding, size, &body.place)?;
@@ -139,15 +160,22 @@ impl Writer<'_> {
         }
         let inner: &TypeInner = &self.module.types[argument.ty as Handle<Type>].inner;
         let TypeInner::Struct { members, .. } = inner else {
-            return Err(unsupported("entry point argument without a binding", &body.place));
+            return Err(unsupported(
+                "entry point argument without a binding",
+                &body.place,
+            ));
         };
         body.line(format!("{ty} {name}{{}};"));
         for (at, member) in members.iter().enumerate() {
             let Some(binding) = &member.binding else {
-                return Err(unsupported("entry point argument without a binding", &body.place));
+                return Err(unsupported(
+                    "entry point argument without a binding",
+                    &body.place,
+                ));
             };
             let value = builtin(binding, size, &body.place)?;
-            body.line(format!("{name}.{} = {value};", field(members, at)));
+            let member = self.names.member(argument.ty, at as u32);
+            body.line(format!("{name}.{member} = {value};"));
         }
         Ok(())
     }

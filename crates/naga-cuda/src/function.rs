@@ -1,17 +1,13 @@
 //! Functions: signatures, local variables, and the state in which their bodies are written.
 
-use naga::{Expression, Function, Handle, TypeInner, valid::FunctionInfo};
+use naga::{Expression, Function, Handle, valid::FunctionInfo};
 
-use crate::{
-    Error,
-    intrinsics::matches,
-    uniformity::Flow,
-    writer::{Writer, sanitise},
-};
+use crate::{Error, names::Owner, operation::Operands, uniformity::Flow, writer::Writer};
 
 /// A function whose body is being written.
 pub(crate) struct Body<'w, 'a> {
     pub(crate) writer: &'w Writer<'a>,
+    pub(crate) owner: Owner,
     pub(crate) function: &'w Function,
     pub(crate) info: &'w FunctionInfo,
     /// The function's name, for errors.
@@ -25,78 +21,97 @@ pub(crate) struct Body<'w, 'a> {
     pub(crate) labels: usize,
     /// The number of the next subgroup operation, as `Flow` counts them.
     pub(crate) operation: usize,
-    pub(crate) baked: Vec<bool>,
+    /// The names of the values computed so far.
+    pub(crate) values: Vec<Option<String>>,
+    /// Values that are declared before they are computed, because a continuing block uses them.
+    pub(crate) hoisted: Vec<bool>,
 }
 
 impl<'a> Writer<'a> {
-    pub(crate) fn function_name(&self, handle: Handle<Function>) -> String {
-        let label = self.module.functions[handle].name.as_deref().unwrap_or("function");
-        format!("{}_f{}", sanitise(label), handle.index())
-    }
-
     /// The declaration and body of one function.
     pub(crate) fn function(&self, handle: Handle<Function>) -> Result<String, Error> {
         let function = &self.module.functions[handle];
         let info = &self.info[handle];
-        let name = self.function_name(handle);
+        let owner = Owner::Function(handle);
         let mut parameters = Vec::new();
         for (index, argument) in function.arguments.iter().enumerate() {
             let ty = self.types.name(argument.ty)?;
-            parameters.push(format!("{ty} {}", argument_name(function, index)));
+            parameters.push(format!("{ty} {}", self.names.argument(owner, index)));
         }
         parameters.extend(self.global_parameters(function, info)?);
         let result = match &function.result {
             Some(result) => self.types.name(result.ty)?,
             None => "void".into(),
         };
+        let name = self.names.function(handle);
         let signature = format!("FN {result} {name}({})", parameters.join(", "));
         let label = function.name.as_deref().unwrap_or_default();
         if let Some(body) = self.options.intrinsics.body(label) {
-            let body = self.replacement(function, info, body);
+            let body = self.replacement(handle, label, body)?;
             return Ok(format!("{signature} {{ {body} }}\n"));
         }
-        let mut body = Body::new(self, function, info, label, self.uniformity.function(handle));
+        let flow = self.uniformity.function(handle);
+        let mut body = Body::new(self, owner, function, info, label, flow);
         body.write()?;
         Ok(format!("{signature} {{\n{}}}\n", body.out))
     }
 
-    /// A registered body with its placeholders filled in.
-    fn replacement(&self, function: &Function, info: &FunctionInfo, body: &str) -> String {
-        let mut text = body.to_string();
-        for index in 0..function.arguments.len() {
-            text = text.replace(&format!("{{{index}}}"), &argument_name(function, index));
-        }
-        for handle in self.used_globals(info) {
-            let label = self.global_label(handle);
-            let mut rest = String::new();
-            let mut left = text.as_str();
-            while let Some(at) = left.find("{global:") {
-                let (before, after) = left.split_at(at);
-                let Some(end) = after.find('}') else { break };
-                let wanted = &after["{global:".len()..end];
-                rest.push_str(before);
-                match matches(&label, wanted) {
-                    true => rest.push_str(&self.global_name(handle)),
-                    false => rest.push_str(&after[..=end]),
+    /// A registered body with its placeholders filled in; other braces stay as they are.
+    fn replacement(
+        &self,
+        handle: Handle<Function>,
+        label: &str,
+        body: &str,
+    ) -> Result<String, Error> {
+        let arguments = self.module.functions[handle].arguments.len();
+        let mut text = String::new();
+        let mut rest = body;
+        while let Some((before, after)) = rest.split_once('{') {
+            text.push_str(before);
+            let end = after.find('}').unwrap_or(0);
+            let inside = &after[..end];
+            let name = match (inside.parse::<usize>(), inside.strip_prefix("global:")) {
+                (Ok(index), _) if index < arguments => {
+                    Some(self.names.argument(Owner::Function(handle), index))
                 }
-                left = &after[end + 1..];
-            }
-            rest.push_str(left);
-            text = rest;
+                (_, Some(wanted)) => self
+                    .used_globals(&self.info[handle])
+                    .into_iter()
+                    .filter(|global| {
+                        let label = self.module.global_variables[*global].name.as_deref();
+                        self.options
+                            .intrinsics
+                            .is(label.unwrap_or_default(), wanted)
+                    })
+                    .map(|global| self.names.global(global))
+                    .next(),
+                (Ok(_), _) => None,
+                // Braces of the body's own.
+                (Err(_), None) => {
+                    text.push('{');
+                    rest = after;
+                    continue;
+                }
+            };
+            let Some(name) = name else {
+                let placeholder = format!("{{{inside}}}");
+                return Err(Error::Intrinsic {
+                    function: label.into(),
+                    placeholder,
+                });
+            };
+            text.push_str(name);
+            rest = &after[end + 1..];
         }
-        text
+        text.push_str(rest);
+        Ok(text)
     }
-}
-
-/// The C++ name of a function's argument.
-pub(crate) fn argument_name(function: &Function, index: usize) -> String {
-    let label = function.arguments[index].name.as_deref().unwrap_or("a");
-    format!("{}_a{index}", sanitise(label))
 }
 
 impl<'w, 'a> Body<'w, 'a> {
     pub(crate) fn new(
         writer: &'w Writer<'a>,
+        owner: Owner,
         function: &'w Function,
         info: &'w FunctionInfo,
         place: &str,
@@ -104,6 +119,7 @@ impl<'w, 'a> Body<'w, 'a> {
     ) -> Self {
         Self {
             writer,
+            owner,
             function,
             info,
             place: place.into(),
@@ -113,7 +129,8 @@ impl<'w, 'a> Body<'w, 'a> {
             loops: Vec::new(),
             labels: 0,
             operation: 0,
-            baked: vec![false; function.expressions.len()],
+            values: vec![None; function.expressions.len()],
+            hoisted: vec![false; function.expressions.len()],
         }
     }
 
@@ -129,7 +146,7 @@ impl<'w, 'a> Body<'w, 'a> {
     pub(crate) fn write(&mut self) -> Result<(), Error> {
         for (handle, variable) in self.function.local_variables.iter() {
             let ty = self.writer.types.name(variable.ty)?;
-            let name = self.local_name(handle);
+            let name = self.writer.names.local(self.owner, handle);
             let text = match variable.init {
                 Some(init) => format!("{ty} {name} = {};", self.text(init)?),
                 None => format!("{ty} {name}{{}};"),
@@ -139,55 +156,26 @@ impl<'w, 'a> Body<'w, 'a> {
         self.block(&self.function.body)
     }
 
-    pub(crate) fn local_name(&self, handle: Handle<naga::LocalVariable>) -> String {
-        let variable = &self.function.local_variables[handle];
-        let label = variable.name.as_deref().unwrap_or("v");
-        format!("{}_l{}", sanitise(label), handle.index())
-    }
-
-    /// The name of a computed value.
-    pub(crate) fn value_name(&self, handle: Handle<Expression>) -> String {
-        match self.function.named_expressions.get(&handle) {
-            Some(label) => format!("{}_e{}", sanitise(label), handle.index()),
-            None => format!("e{}", handle.index()),
-        }
-    }
-
-    pub(crate) fn inner(&self, handle: Handle<Expression>) -> &TypeInner {
-        self.info[handle].ty.inner_with(&self.writer.module.types)
-    }
-
-    /// What a pointer points to, or the type itself of anything else.
-    pub(crate) fn pointee(&self, handle: Handle<Expression>) -> TypeInner {
-        match *self.inner(handle) {
-            TypeInner::Pointer { base, .. } => self.writer.types.inner(base).clone(),
-            TypeInner::ValuePointer { size: Some(size), scalar, .. } => {
-                TypeInner::Vector { size, scalar }
-            }
-            TypeInner::ValuePointer { size: None, scalar, .. } => TypeInner::Scalar(scalar),
-            ref other => other.clone(),
-        }
-    }
-
-    pub(crate) fn is_pointer(&self, handle: Handle<Expression>) -> bool {
-        matches!(
-            self.inner(handle),
-            TypeInner::Pointer { .. } | TypeInner::ValuePointer { .. }
-        )
-    }
-
-    /// The C++ type of an expression's value.
-    pub(crate) fn type_name(&self, handle: Handle<Expression>) -> Result<String, Error> {
-        match self.info[handle].ty {
-            naga::proc::TypeResolution::Handle(ty) => self.writer.types.name(ty),
-            naga::proc::TypeResolution::Value(ref inner) => self.writer.types.inner_name(inner),
-        }
+    /// Declares a value that is computed later, in an inner scope.
+    pub(crate) fn hoist(&mut self, handle: Handle<Expression>) -> Result<(), Error> {
+        let name = self.writer.names.value(self.function, handle);
+        let ty = self.type_name(handle)?;
+        self.line(format!("{ty} {name};"));
+        self.hoisted[handle.index()] = true;
+        self.values[handle.index()] = Some(name);
+        Ok(())
     }
 
     /// Computes an expression now, under its name.
     pub(crate) fn bake(&mut self, handle: Handle<Expression>, text: String) {
-        let name = self.value_name(handle);
+        if self.hoisted[handle.index()]
+            && let Some(name) = &self.values[handle.index()]
+        {
+            let line = format!("{name} = {text};");
+            return self.line(line);
+        }
+        let name = self.writer.names.value(self.function, handle);
         self.line(format!("const auto {name} = {text};"));
-        self.baked[handle.index()] = true;
+        self.values[handle.index()] = Some(name);
     }
 }

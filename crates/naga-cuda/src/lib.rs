@@ -18,16 +18,23 @@ mod error;
 mod expression;
 mod function;
 mod intrinsics;
+mod keywords;
 mod literal;
+mod math;
+mod names;
+mod operation;
 mod statement;
 mod types;
 mod uniformity;
+mod walk;
 mod writer;
 
 pub use error::Error;
-pub use intrinsics::Intrinsics;
+pub use intrinsics::{Intrinsics, Matching};
 
-use naga::{Module, back::PipelineConstants, back::pipeline_constants::process_overrides, valid::ModuleInfo};
+use naga::{
+    Module, back::PipelineConstants, back::pipeline_constants::process_overrides, valid::ModuleInfo,
+};
 
 /// What to write and how.
 #[derive(Clone, Debug, Default)]
@@ -87,5 +94,6 @@ pub enum ArgumentKind {
 pub fn write(module: &Module, info: &ModuleInfo, options: &Options) -> Result<Translation, Error> {
     let (module, info) = process_overrides(module, info, None, &options.pipeline_constants)
         .map_err(|error| Error::Override(error.to_string()))?;
-    writer::Writer::new(&module, &info, options)?.write()
+    let names = names::Names::new(&module);
+    writer::Writer::new(&module, &info, options, &names)?.write()
 }

@@ -2,7 +2,7 @@
 
 use naga::Literal;
 
-use crate::{Error, writer::unsupported};
+use crate::{Error, error::unsupported};
 
 /// A literal of exactly its type; floats that C++ cannot spell go through their bits.
 pub(crate) fn literal(value: Literal, place: &str) -> Result<String, Error> {
@@ -34,8 +34,14 @@ mod tests {
     #[test]
     fn extremes_and_specials_are_spelt_exactly() {
         let text = |l| literal(l, "test").expect("a literal");
-        assert_eq!(text(Literal::I64(i64::MIN)), "(-9223372036854775807ll - 1ll)");
-        assert_eq!(text(Literal::F64(f64::INFINITY)), "__longlong_as_double(9218868437227405312ull)");
+        assert_eq!(
+            text(Literal::I64(i64::MIN)),
+            "(-9223372036854775807ll - 1ll)"
+        );
+        assert_eq!(
+            text(Literal::F64(f64::INFINITY)),
+            "__longlong_as_double(9218868437227405312ull)"
+        );
         assert_eq!(text(Literal::F32(0.1)), "0.1f");
         assert_eq!(text(Literal::F64(-0.0)), "-0.0");
     }

@@ -39,10 +39,17 @@ impl Names {
             .global_variables
             .iter()
             .map(|(_, variable)| {
-                namer.call(&format!("{}_bytes", variable.name.as_deref().unwrap_or("global")))
+                namer.call(&format!(
+                    "{}_bytes",
+                    variable.name.as_deref().unwrap_or("global")
+                ))
             })
             .collect();
-        Self { namer: RefCell::new(namer), names, lengths }
+        Self {
+            namer: RefCell::new(namer),
+            names,
+            lengths,
+        }
     }
 
     // `Namer::reset` names every item of the module, so there is always a name.

@@ -10,7 +10,8 @@ template <class T> struct alignas(2 * sizeof(T)) Vec<T, 2> {
     FN T& operator[](u32 i) { return (&x)[i]; }
     FN const T& operator[](u32 i) const { return (&x)[i]; }
 };
-template <class T> struct alignas(4 * sizeof(T)) Vec<T, 3> {
+// Three components are as large as they look; who holds one aligns it as four.
+template <class T> struct Vec<T, 3> {
     T x, y, z;
     FN T& operator[](u32 i) { return (&x)[i]; }
     FN const T& operator[](u32 i) const { return (&x)[i]; }
@@ -25,18 +26,25 @@ template <class T, u32 N> struct Array {
     FN T& operator[](u32 i) { return d[i]; }
     FN const T& operator[](u32 i) const { return d[i]; }
 };
+template <class T, u32 N> struct Array<Vec<T, 3>, N> {
+    struct alignas(4 * sizeof(T)) Slot { Vec<T, 3> v; };
+    Slot d[N];
+    FN Vec<T, 3>& operator[](u32 i) { return d[i].v; }
+    FN const Vec<T, 3>& operator[](u32 i) const { return d[i].v; }
+};
 // The last member of a struct in a buffer: as many elements as the buffer holds.
 template <class T> struct Runtime {
     T d[1];
     FN T& operator[](u32 i) { return d[i]; }
     FN const T& operator[](u32 i) const { return d[i]; }
 };
+template <class T> struct Runtime<Vec<T, 3>> : Array<Vec<T, 3>, 1> {};
 template <class T> struct ExchangeResult { T old_value; bool exchanged; };
 
-template <class T> struct Unsigned { typedef T type; };
-template <> struct Unsigned<i16> { typedef u16 type; };
-template <> struct Unsigned<i32> { typedef u32 type; };
-template <> struct Unsigned<i64> { typedef u64 type; };
+// Unsigned and not promoted to int: where C++ lets integers wrap.
+template <class T> struct Wrap { typedef u32 type; };
+template <> struct Wrap<u64> { typedef u64 type; };
+template <> struct Wrap<i64> { typedef u64 type; };
 
 // Component by component.
 template <class T, int N, class F> FN auto each(Vec<T, N> a, F f) {
@@ -73,14 +81,14 @@ template <int N, class T> FN Vec<T, N> splat(T v) {
 
 // Integers wrap: signed arithmetic goes through unsigned, where C++ defines it.
 #define WRAPPING(name, op) \
-    template <class T> FN T name(T a, T b) { typedef typename Unsigned<T>::type U; return T(U(U(a) op U(b))); } \
+    template <class T> FN T name(T a, T b) { typedef typename Wrap<T>::type U; return T(U(U(a) op U(b))); } \
     template <> FN f32 name(f32 a, f32 b) { return a op b; } \
     template <> FN f64 name(f64 a, f64 b) { return a op b; } \
     LIFT2(name)
 WRAPPING(w_add, +)
 WRAPPING(w_sub, -)
 WRAPPING(w_mul, *)
-template <class T> FN T w_neg(T a) { typedef typename Unsigned<T>::type U; return T(U(U(0) - U(a))); }
+template <class T> FN T w_neg(T a) { typedef typename Wrap<T>::type U; return T(U(U(0) - U(a))); }
 template <> FN f32 w_neg(f32 a) { return -a; }
 template <> FN f64 w_neg(f64 a) { return -a; }
 LIFT1(w_neg)
@@ -89,21 +97,21 @@ LIFT1(w_neg)
 template <class T> FN T w_div(T a, T b) {
     if (b == T(0)) return a;
     if (T(-1) < T(0) && b == T(-1)) return w_neg(a);
-    return a / b;
+    return T(a / b);
 }
 template <> FN f32 w_div(f32 a, f32 b) { return a / b; }
 template <> FN f64 w_div(f64 a, f64 b) { return a / b; }
 LIFT2(w_div)
 template <class T> FN T w_rem(T a, T b) {
     if (b == T(0) || (T(-1) < T(0) && b == T(-1))) return T(0);
-    return a % b;
+    return T(a % b);
 }
-template <> FN f32 w_rem(f32 a, f32 b) { return a - b * truncf(a / b); }
-template <> FN f64 w_rem(f64 a, f64 b) { return a - b * trunc(a / b); }
+template <> FN f32 w_rem(f32 a, f32 b) { return fmodf(a, b); }
+template <> FN f64 w_rem(f64 a, f64 b) { return fmod(a, b); }
 LIFT2(w_rem)
 
-template <class T> FN T w_shl(T a, u32 n) { typedef typename Unsigned<T>::type U; return T(U(a) << (n & (sizeof(T) * 8 - 1))); }
-template <class T> FN T w_shr(T a, u32 n) { return a >> (n & (sizeof(T) * 8 - 1)); }
+template <class T> FN T w_shl(T a, u32 n) { typedef typename Wrap<T>::type U; return T(U(a) << (n & (sizeof(T) * 8 - 1))); }
+template <class T> FN T w_shr(T a, u32 n) { return T(a >> (n & (sizeof(T) * 8 - 1))); }
 template <class T, int N> FN auto w_shl(Vec<T, N> a, Vec<u32, N> n) { return each(a, n, [](T x, u32 y) { return w_shl(x, y); }); }
 template <class T, int N> FN auto w_shr(Vec<T, N> a, Vec<u32, N> n) { return each(a, n, [](T x, u32 y) { return w_shr(x, y); }); }
 
@@ -134,6 +142,11 @@ FN bool w_all(bool a) { return a; }
 FN bool w_any(bool a) { return a; }
 template <int N> FN bool w_all(Vec<bool, N> a) { bool r = true; for (int i = 0; i < N; i++) r = r && a[i]; return r; }
 template <int N> FN bool w_any(Vec<bool, N> a) { bool r = false; for (int i = 0; i < N; i++) r = r || a[i]; return r; }
+template <class T> FN bool w_is_nan(T a) { return a != a; }
+LIFT1(w_is_nan)
+FN bool w_is_inf(f32 a) { return (__float_as_uint(a) & 0x7fffffffu) == 0x7f800000u; }
+FN bool w_is_inf(f64 a) { return ((u64)__double_as_longlong(a) & 0x7fffffffffffffffull) == 0x7ff0000000000000ull; }
+LIFT1(w_is_inf)
 
 // Conversions: float to integer truncates, saturates, and takes NaN to 0.
 template <class To> struct Cast {
@@ -148,6 +161,10 @@ template <> template <> FN i32 Cast<i32>::of(f64 v) { return v == v ? __double2i
 template <> template <> FN u32 Cast<u32>::of(f64 v) { return v == v ? __double2uint_rz(v) : 0u; }
 template <> template <> FN i64 Cast<i64>::of(f64 v) { return v == v ? __double2ll_rz(v) : 0ll; }
 template <> template <> FN u64 Cast<u64>::of(f64 v) { return v == v ? __double2ull_rz(v) : 0ull; }
+template <> template <> FN i16 Cast<i16>::of(f32 v) { return i16(min(max(Cast<i32>::of(v), -32768), 32767)); }
+template <> template <> FN u16 Cast<u16>::of(f32 v) { return u16(min(Cast<u32>::of(v), 65535u)); }
+template <> template <> FN i16 Cast<i16>::of(f64 v) { return i16(min(max(Cast<i32>::of(v), -32768), 32767)); }
+template <> template <> FN u16 Cast<u16>::of(f64 v) { return u16(min(Cast<u32>::of(v), 65535u)); }
 
 template <class To> struct Bits {
     static FN To of(To v) { return v; }
@@ -204,6 +221,11 @@ FLOAT1(w_atan, atanf(a), atan(a))
 FLOAT1(w_sinh, sinhf(a), sinh(a))
 FLOAT1(w_cosh, coshf(a), cosh(a))
 FLOAT1(w_tanh, tanhf(a), tanh(a))
+FLOAT1(w_asinh, asinhf(a), asinh(a))
+FLOAT1(w_acosh, acoshf(a), acosh(a))
+FLOAT1(w_atanh, atanhf(a), atanh(a))
+FLOAT1(w_radians, a * 0.017453292519943295f, a * 0.017453292519943295)
+FLOAT1(w_degrees, a * 57.29577951308232f, a * 57.29577951308232)
 FLOAT1(w_saturate, fminf(fmaxf(a, 0.0f), 1.0f), fmin(fmax(a, 0.0), 1.0))
 FN f32 w_pow(f32 a, f32 b) { return powf(a, b); }
 FN f64 w_pow(f64 a, f64 b) { return pow(a, b); }
@@ -216,6 +238,25 @@ FN f64 w_fma(f64 a, f64 b, f64 c) { return fma(a, b, c); }
 LIFT3(w_fma)
 template <class T> FN T w_mix(T a, T b, T t) { return a * (T(1) - t) + b * t; }
 LIFT3(w_mix)
+template <class T, int N> FN Vec<T, N> w_mix(Vec<T, N> a, Vec<T, N> b, T t) { return w_mix(a, b, splat<N>(t)); }
+template <class T> FN T w_smoothstep(T low, T high, T v) {
+    T t = w_saturate((v - low) / (high - low));
+    return t * t * (T(3) - T(2) * t);
+}
+LIFT3(w_smoothstep)
+FN f32 w_ldexp(f32 v, i32 e) { return ldexpf(v, e); }
+FN f64 w_ldexp(f64 v, i32 e) { return ldexp(v, e); }
+template <class T, int N> FN Vec<T, N> w_ldexp(Vec<T, N> v, Vec<i32, N> e) { return each(v, e, [](T x, i32 y) { return w_ldexp(x, y); }); }
+// Results of two members: R is their struct.
+template <class R, class T> FN R w_modf(T v) { T whole = w_trunc(v); return R{w_sub(v, whole), whole}; }
+template <class R> FN R w_frexp(f32 v) { int e = 0; f32 f = frexpf(v, &e); return R{f, e}; }
+template <class R> FN R w_frexp(f64 v) { int e = 0; f64 f = frexp(v, &e); return R{f, e}; }
+template <class R, int N> FN R w_frexp(Vec<f32, N> v) {
+    Vec<i32, N> e;
+#pragma unroll
+    for (int i = 0; i < N; i++) v[i] = frexpf(v[i], &e[i]);
+    return R{v, e};
+}
 template <class T> FN T w_step(T edge, T v) { return v < edge ? T(0) : T(1); }
 LIFT2(w_step)
 template <class T, int N> FN T w_dot(Vec<T, N> a, Vec<T, N> b) {
@@ -224,6 +265,17 @@ template <class T, int N> FN T w_dot(Vec<T, N> a, Vec<T, N> b) {
     for (int i = 1; i < N; i++) sum = w_add(sum, w_mul(a[i], b[i]));
     return sum;
 }
+template <class T> FN T w_length(T a) { return w_abs(a); }
+template <class T, int N> FN T w_length(Vec<T, N> a) { return w_sqrt(w_dot(a, a)); }
+template <class V> FN auto w_distance(V a, V b) { return w_length(w_sub(a, b)); }
+template <class T, int N> FN Vec<T, N> w_normalize(Vec<T, N> a) { return w_div(a, w_length(a)); }
+template <class T> FN Vec<T, 3> w_cross(Vec<T, 3> a, Vec<T, 3> b) {
+    return Vec<T, 3>{a.y * b.z - a.z * b.y, a.z * b.x - a.x * b.z, a.x * b.y - a.y * b.x};
+}
+template <class T, int N> FN Vec<T, N> w_face_forward(Vec<T, N> n, Vec<T, N> i, Vec<T, N> reference) {
+    return w_dot(reference, i) < T(0) ? n : w_neg(n);
+}
+template <class T, int N> FN Vec<T, N> w_reflect(Vec<T, N> i, Vec<T, N> n) { return w_sub(i, w_mul(n, T(2) * w_dot(n, i))); }
 
 // Bits.
 FN u32 w_popcount(u32 a) { return __popc(a); }
@@ -269,6 +321,58 @@ template <class T> FN T w_insert(T v, T n, u32 offset, u32 count) {
     u32 mask = (count == 32u ? 0xffffffffu : ((1u << count) - 1u)) << (offset & 31u);
     return count == 0u ? v : T(((u32)v & ~mask) | (((u32)n << (offset & 31u)) & mask));
 }
+template <class T, int N> FN Vec<T, N> w_extract(Vec<T, N> v, u32 offset, u32 count) {
+    return each(v, [=](T x) { return w_extract(x, offset, count); });
+}
+template <class T, int N> FN Vec<T, N> w_insert(Vec<T, N> v, Vec<T, N> n, u32 offset, u32 count) {
+    return each(v, n, [=](T x, T y) { return w_insert(x, y, offset, count); });
+}
+
+// Packing. Component 0 is in the low bits.
+template <int BITS, class T, int N> FN u32 pack(Vec<T, N> v) {
+    u32 word = 0u;
+#pragma unroll
+    for (int i = 0; i < N; i++) word |= ((u32)v[i] & ((1u << BITS) - 1u)) << (i * BITS);
+    return word;
+}
+template <int N> FN Vec<u32, N> unpack_unsigned(u32 word) {
+    Vec<u32, N> r;
+#pragma unroll
+    for (int i = 0; i < N; i++) r[i] = w_extract(word, i * (32 / N), 32 / N);
+    return r;
+}
+template <int N> FN Vec<i32, N> unpack_signed(u32 word) {
+    Vec<i32, N> r;
+#pragma unroll
+    for (int i = 0; i < N; i++) r[i] = w_extract((i32)word, i * (32 / N), 32 / N);
+    return r;
+}
+template <int N> FN Vec<i32, N> scaled(Vec<f32, N> v, f32 low, f32 scale) {
+    return each(v, [=](f32 x) { return __float2int_rz(floorf(0.5f + scale * fminf(fmaxf(x, low), 1.0f))); });
+}
+FN u32 w_pack4x8snorm(Vec<f32, 4> v) { return pack<8>(scaled(v, -1.0f, 127.0f)); }
+FN u32 w_pack4x8unorm(Vec<f32, 4> v) { return pack<8>(scaled(v, 0.0f, 255.0f)); }
+FN u32 w_pack2x16snorm(Vec<f32, 2> v) { return pack<16>(scaled(v, -1.0f, 32767.0f)); }
+FN u32 w_pack2x16unorm(Vec<f32, 2> v) { return pack<16>(scaled(v, 0.0f, 65535.0f)); }
+FN u32 w_pack4xi8(Vec<i32, 4> v) { return pack<8>(v); }
+FN u32 w_pack4xu8(Vec<u32, 4> v) { return pack<8>(v); }
+FN u32 w_pack4xi8_clamp(Vec<i32, 4> v) { return pack<8>(w_clamp(v, splat<4>(-128), splat<4>(127))); }
+FN u32 w_pack4xu8_clamp(Vec<u32, 4> v) { return pack<8>(w_min(v, 255u)); }
+FN Vec<f32, 4> w_unpack4x8snorm(u32 v) { return each(unpack_signed<4>(v), [](i32 x) { return fmaxf((f32)x / 127.0f, -1.0f); }); }
+FN Vec<f32, 4> w_unpack4x8unorm(u32 v) { return each(unpack_unsigned<4>(v), [](u32 x) { return (f32)x / 255.0f; }); }
+FN Vec<f32, 2> w_unpack2x16snorm(u32 v) { return each(unpack_signed<2>(v), [](i32 x) { return fmaxf((f32)x / 32767.0f, -1.0f); }); }
+FN Vec<f32, 2> w_unpack2x16unorm(u32 v) { return each(unpack_unsigned<2>(v), [](u32 x) { return (f32)x / 65535.0f; }); }
+FN Vec<i32, 4> w_unpack4xi8(u32 v) { return unpack_signed<4>(v); }
+FN Vec<u32, 4> w_unpack4xu8(u32 v) { return unpack_unsigned<4>(v); }
+// Half floats only pass through: as the bits of a u16.
+FN u32 to_half(f32 v) { u16 bits; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(v)); return bits; }
+FN f32 from_half(u32 word) { u16 bits = (u16)word; f32 v; asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"(bits)); return v; }
+FN u32 w_pack2x16float(Vec<f32, 2> v) { return to_half(v.x) | to_half(v.y) << 16; }
+FN Vec<f32, 2> w_unpack2x16float(u32 v) { return Vec<f32, 2>{from_half(v), from_half(v >> 16)}; }
+FN f32 w_quantize(f32 v) { return from_half(to_half(v)); }
+LIFT1(w_quantize)
+FN i32 w_dot4i8(u32 a, u32 b) { return w_dot(unpack_signed<4>(a), unpack_signed<4>(b)); }
+FN u32 w_dot4u8(u32 a, u32 b) { return w_dot(unpack_unsigned<4>(a), unpack_unsigned<4>(b)); }
 
 // Atomics. Loads and stores go past the first cache, so that other workgroups' writes are seen.
 template <class T> FN T a_load(const T& p) { return *(const volatile T*)&p; }
@@ -278,6 +382,7 @@ FN i32 a_add(i32& p, i32 v) { return atomicAdd(&p, v); }
 FN u64 a_add(u64& p, u64 v) { return atomicAdd(&p, v); }
 FN i64 a_add(i64& p, i64 v) { return (i64)atomicAdd((u64*)&p, (u64)v); }
 FN f32 a_add(f32& p, f32 v) { return atomicAdd(&p, v); }
+FN f32 a_exchange(f32& p, f32 v) { return atomicExch(&p, v); }
 template <class T> FN T a_sub(T& p, T v) { return a_add(p, w_neg(v)); }
 #define BITWISE(name, call) \
     FN u32 name(u32& p, u32 v) { return call(&p, v); } \
@@ -301,13 +406,22 @@ template <> FN ExchangeResult<i64> a_compare(i64& p, i64 expected, i64 v) {
 
 // Subgroups: warps. `mask` holds the lanes that take part, the caller's among them.
 #define FULL 0xffffffffu
+// The lanes of this warp, where the workgroup's last warp is not whole.
+FN u32 s_live() {
+    u32 threads = blockDim.x * blockDim.y * blockDim.z;
+    u32 left = threads - ((threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) & ~31u);
+    return left >= 32u ? FULL : (1u << left) - 1u;
+}
 template <class T> FN T s_shuffle(u32 mask, T v, u32 lane) { return __shfl_sync(mask, v, (int)lane); }
 template <> FN bool s_shuffle(u32 mask, bool v, u32 lane) { return __shfl_sync(mask, (int)v, (int)lane) != 0; }
 template <class T, int N> FN Vec<T, N> s_shuffle(u32 mask, Vec<T, N> v, u32 lane) { return each(v, [=](T x) { return s_shuffle(mask, x, lane); }); }
 FN u32 s_lane() { u32 lane; asm("mov.u32 %0, %%laneid;" : "=r"(lane)); return lane; }
 FN u32 s_below() { u32 below; asm("mov.u32 %0, %%lanemask_lt;" : "=r"(below)); return below; }
-struct OpAdd { template <class T> FN T operator()(T a, T b) const { return w_add(a, b); } template <class T> static FN T identity() { return T(0); } };
-struct OpMul { template <class T> FN T operator()(T a, T b) const { return w_mul(a, b); } template <class T> static FN T identity() { return T(1); } };
+// Every component the small number `v`.
+template <class T> struct Fill { FN static T of(int v) { return T(v); } };
+template <class T, int N> struct Fill<Vec<T, N>> { FN static Vec<T, N> of(int v) { return splat<N>(T(v)); } };
+struct OpAdd { template <class T> FN T operator()(T a, T b) const { return w_add(a, b); } template <class T> static FN T identity() { return Fill<T>::of(0); } };
+struct OpMul { template <class T> FN T operator()(T a, T b) const { return w_mul(a, b); } template <class T> static FN T identity() { return Fill<T>::of(1); } };
 struct OpMin { template <class T> FN T operator()(T a, T b) const { return w_min(a, b); } };
 struct OpMax { template <class T> FN T operator()(T a, T b) const { return w_max(a, b); } };
 struct OpAnd { template <class T> FN T operator()(T a, T b) const { return w_and(a, b); } };
@@ -316,7 +430,7 @@ struct OpXor { template <class T> FN T operator()(T a, T b) const { return w_xor
 template <class T, class Op> FN T s_reduce(u32 mask, T v, Op op) {
     if (mask == FULL) {
 #pragma unroll
-        for (int offset = 16; offset > 0; offset >>= 1) v = op(v, s_shuffle(FULL, v, s_lane() ^ offset));
+        for (int offset = 16; offset > 0; offset >>= 1) v = op(v, s_shuffle(FULL, v, s_lane() ^ (u32)offset));
         return v;
     }
     // Every lane walks the participants in order, so all get the same result.
@@ -332,13 +446,16 @@ FN u32 s_reduce(u32 mask, u32 v, OpMax) { return __reduce_max_sync(mask, v); }
 FN u32 s_reduce(u32 mask, u32 v, OpAnd) { return __reduce_and_sync(mask, v); }
 FN u32 s_reduce(u32 mask, u32 v, OpOr) { return __reduce_or_sync(mask, v); }
 FN u32 s_reduce(u32 mask, u32 v, OpXor) { return __reduce_xor_sync(mask, v); }
+FN i32 s_reduce(u32 mask, i32 v, OpAdd) { return __reduce_add_sync(mask, v); }
+FN i32 s_reduce(u32 mask, i32 v, OpMin) { return __reduce_min_sync(mask, v); }
+FN i32 s_reduce(u32 mask, i32 v, OpMax) { return __reduce_max_sync(mask, v); }
 #endif
 template <class T, class Op> FN T s_inclusive(u32 mask, T v, Op op) {
     if (mask == FULL) {
 #pragma unroll
         for (int offset = 1; offset < 32; offset <<= 1) {
-            T other = s_shuffle(FULL, v, s_lane() - offset);
-            if (s_lane() >= offset) v = op(other, v);
+            T other = s_shuffle(FULL, v, s_lane() - (u32)offset);
+            if (s_lane() >= (u32)offset) v = op(other, v);
         }
         return v;
     }

@@ -5,11 +5,13 @@ use naga::{
     SubgroupOperation, SwitchValue, TypeInner,
 };
 
-use crate::{Error, function::Body, writer::unsupported};
+use crate::{Error, error::unsupported, function::Body, operation::Operands, walk};
 
 impl Body<'_, '_> {
     pub(crate) fn block(&mut self, block: &Block) -> Result<(), Error> {
-        block.iter().try_for_each(|statement| self.statement(statement))
+        block
+            .iter()
+            .try_for_each(|statement| self.statement(statement))
     }
 
     /// A nested block between braces that are already on the line.
@@ -35,7 +37,11 @@ impl Body<'_, '_> {
                 self.nested(block)?;
                 self.line("}");
             }
-            Statement::If { condition, ref accept, ref reject } => {
+            Statement::If {
+                condition,
+                ref accept,
+                ref reject,
+            } => {
                 let condition = self.text(condition)?;
                 self.line(format!("if ({condition}) {{"));
                 self.nested(accept)?;
@@ -45,7 +51,10 @@ impl Body<'_, '_> {
                 }
                 self.line("}");
             }
-            Statement::Switch { selector, ref cases } => {
+            Statement::Switch {
+                selector,
+                ref cases,
+            } => {
                 let selector = self.text(selector)?;
                 self.line(format!("switch ({selector}) {{"));
                 for case in cases {
@@ -60,7 +69,11 @@ impl Body<'_, '_> {
                 }
                 self.line("}");
             }
-            Statement::Loop { ref body, ref continuing, break_if } => {
+            Statement::Loop {
+                ref body,
+                ref continuing,
+                break_if,
+            } => {
                 self.looping(body, continuing, break_if)?;
             }
             Statement::Break => self.line("break;"),
@@ -87,7 +100,11 @@ impl Body<'_, '_> {
                     _ => self.line(format!("{place} = {value};")),
                 }
             }
-            Statement::Call { function, ref arguments, result } => {
+            Statement::Call {
+                function,
+                ref arguments,
+                result,
+            } => {
                 let writer = self.writer;
                 let mut list = Vec::new();
                 for argument in arguments {
@@ -95,21 +112,22 @@ impl Body<'_, '_> {
                 }
                 let callee = &writer.module.functions[function];
                 list.extend(writer.global_arguments(callee, &writer.info[function]));
-                let call = format!("{}({})", writer.function_name(function), list.join(", "));
+                let call = format!("{}({})", writer.names.function(function), list.join(", "));
                 match result {
                     Some(result) => self.bake(result, call),
                     None => self.line(format!("{call};")),
                 }
             }
-            Statement::Atomic { pointer, fun, value, result } => {
+            Statement::Atomic {
+                pointer,
+                fun,
+                value,
+                result,
+            } => {
                 self.atomic(pointer, fun, value, result)?;
             }
             Statement::WorkGroupUniformLoad { pointer, result } => {
-                let place = self.text(pointer)?;
-                let load = match self.pointee(pointer) {
-                    TypeInner::Atomic(_) => format!("a_load({place})"),
-                    _ => place,
-                };
+                let load = self.load(pointer)?;
                 self.line("__syncthreads();");
                 self.bake(result, load);
                 self.line("__syncthreads();");
@@ -122,22 +140,29 @@ impl Body<'_, '_> {
                 };
                 self.bake(result, format!("s_ballot({mask}, {predicate})"));
             }
-            Statement::SubgroupCollectiveOperation { op, collective_op, argument, result } => {
+            Statement::SubgroupCollectiveOperation {
+                op,
+                collective_op,
+                argument,
+                result,
+            } => {
                 let mask = self.mask();
                 let argument = self.text(argument)?;
                 let call = self.collective(op, collective_op, &mask, &argument)?;
                 self.bake(result, call);
             }
-            Statement::SubgroupGather { mode, argument, result } => {
+            Statement::SubgroupGather {
+                mode,
+                argument,
+                result,
+            } => {
                 let mask = self.mask();
                 let argument = self.text(argument)?;
                 let call = self.gather(mode, &mask, &argument)?;
                 self.bake(result, call);
             }
             ref other => {
-                let name = format!("{other:?}");
-                let name = name.split([' ', '{', '(']).next().unwrap_or_default();
-                return Err(unsupported(format!("statement {name}"), &self.place));
+                return Err(unsupported(construct(other), &self.place));
             }
         }
         Ok(())
@@ -149,29 +174,61 @@ impl Body<'_, '_> {
         continuing: &Block,
         break_if: Option<Handle<Expression>>,
     ) -> Result<(), Error> {
-        let label = (!continuing.is_empty() || break_if.is_some()).then_some(self.labels);
+        // Where nothing jumps to it, the continuing block just follows the body.
+        let has_end = !continuing.is_empty() || break_if.is_some();
+        let label = (has_end && walk::continues(body)).then_some(self.labels);
         self.labels += 1;
         self.line("for (;;) {");
         self.depth += 1;
-        // `continue` jumps out of the inner braces, so it skips no initialisation.
-        self.line("{");
         self.loops.push(label);
-        self.nested(body)?;
-        self.loops.pop();
-        self.line("}");
         if let Some(label) = label {
+            // `continue` jumps out of the inner braces, so it skips no initialisation. What the
+            // continuing block uses of the body is declared before them.
+            self.hoist_for(body, continuing, break_if)?;
+            self.line("{");
+            self.nested(body)?;
+            self.line("}");
             self.line(format!("continue_{label}:;"));
-            self.loops.push(None);
-            self.block(continuing)?;
-            self.loops.pop();
-            if let Some(condition) = break_if {
-                let condition = self.text(condition)?;
-                self.line(format!("if ({condition}) break;"));
-            }
+        } else {
+            self.block(body)?;
+        }
+        self.loops.pop();
+        self.block(continuing)?;
+        if let Some(condition) = break_if {
+            let condition = self.text(condition)?;
+            self.line(format!("if ({condition}) break;"));
         }
         self.depth -= 1;
         self.line("}");
         Ok(())
+    }
+
+    /// Declares the values of a loop's body that its continuing block uses.
+    fn hoist_for(
+        &mut self,
+        body: &Block,
+        continuing: &Block,
+        break_if: Option<Handle<Expression>>,
+    ) -> Result<(), Error> {
+        let mut computed = vec![false; self.values.len()];
+        walk::computed(body, &mut |value| computed[value.index()] = true);
+        let mut pending: Vec<Handle<Expression>> = break_if.into_iter().collect();
+        walk::used(continuing, &mut |value| pending.push(value));
+        let mut seen = vec![false; self.values.len()];
+        let mut wanted = Vec::new();
+        while let Some(value) = pending.pop() {
+            if std::mem::replace(&mut seen[value.index()], true) {
+                continue;
+            }
+            // A pointer is written out anew at each use; its operands count.
+            if computed[value.index()] && !self.is_pointer(value) {
+                wanted.push(value);
+            } else {
+                walk::operands(self.get(value), &mut |operand| pending.push(operand));
+            }
+        }
+        wanted.sort();
+        wanted.into_iter().try_for_each(|value| self.hoist(value))
     }
 
     fn atomic(
@@ -191,7 +248,9 @@ impl Body<'_, '_> {
             AtomicFunction::Min => format!("a_min({place}, {value})"),
             AtomicFunction::Max => format!("a_max({place}, {value})"),
             AtomicFunction::Exchange { compare: None } => format!("a_exchange({place}, {value})"),
-            AtomicFunction::Exchange { compare: Some(compare) } => {
+            AtomicFunction::Exchange {
+                compare: Some(compare),
+            } => {
                 let call = format!("a_compare({place}, {}, {value})", self.text(compare)?);
                 if let Some(result) = result {
                     // The result's members carry the names of naga's own struct.
@@ -216,7 +275,8 @@ impl Body<'_, '_> {
         let uniform = self.flow.is_uniform(self.operation);
         self.operation += 1;
         match uniform {
-            true => "FULL".into(),
+            true if self.flow.whole_subgroups() => "FULL".into(),
+            true => "s_live()".into(),
             false => "__activemask()".into(),
         }
     }
@@ -239,6 +299,13 @@ impl Body<'_, '_> {
             SubgroupOperation::Or => "OpOr",
             SubgroupOperation::Xor => "OpXor",
         };
+        let identity = matches!(op, SubgroupOperation::Add | SubgroupOperation::Mul);
+        if collective == CollectiveOperation::ExclusiveScan && !identity {
+            return Err(unsupported(
+                format!("exclusive subgroup scan by {op:?}"),
+                &self.place,
+            ));
+        }
         let name = match collective {
             CollectiveOperation::Reduce => "s_reduce",
             CollectiveOperation::InclusiveScan => "s_inclusive",
@@ -261,5 +328,20 @@ impl Body<'_, '_> {
             }
         };
         Ok(format!("s_shuffle({mask}, {argument}, {lane})"))
+    }
+}
+
+/// What a statement that is not written is called in errors.
+fn construct(statement: &Statement) -> String {
+    match statement {
+        Statement::ImageStore { .. } => "image store".into(),
+        Statement::ImageAtomic { .. } => "image atomic".into(),
+        Statement::RayQuery { .. } | Statement::RayPipelineFunction(_) => "ray query".into(),
+        Statement::CooperativeStore { .. } => "cooperative matrix".into(),
+        other => {
+            let name = format!("{other:?}");
+            let name = name.split([' ', '{', '(']).next().unwrap_or_default();
+            format!("statement {name}")
+        }
     }
 }

@@ -1,14 +1,11 @@
-//! Types: their C++ names, their declarations, and the check that C++ lays them out as WGSL does.
+//! Types: their C++ names, and declarations that C++ lays out byte for byte as WGSL does.
 
 use naga::{
-    ArraySize, Handle, Module, Scalar, ScalarKind, Type, TypeInner,
+    ArraySize, Handle, Module, Scalar, ScalarKind, StructMember, Type, TypeInner, VectorSize,
     proc::{IndexableLength, Layouter},
 };
 
-use crate::{
-    Error,
-    writer::{sanitise, unsupported},
-};
+use crate::{Error, error::unsupported, names::Names};
 
 /// The C++ name of a scalar.
 pub(crate) fn scalar(scalar: Scalar, place: &str) -> Result<&'static str, Error> {
@@ -22,25 +19,49 @@ pub(crate) fn scalar(scalar: Scalar, place: &str) -> Result<&'static str, Error>
         (ScalarKind::Uint, 8) => "u64",
         (ScalarKind::Sint, 8) => "i64",
         (ScalarKind::Float, 8) => "f64",
+        (ScalarKind::Float, 2) => return Err(unsupported("f16", place)),
         (kind, width) => {
-            return Err(unsupported(format!("scalar {kind:?} of {width} bytes"), place));
+            return Err(unsupported(
+                format!("scalar {kind:?} of {width} bytes"),
+                place,
+            ));
         }
     })
+}
+
+/// What a C++ struct holds in order.
+pub(crate) enum Field {
+    Member(usize),
+    /// Bytes that C++ would not skip by itself.
+    Padding(u32),
 }
 
 /// Names and layouts of a module's types.
 pub(crate) struct Types<'a> {
     module: &'a Module,
+    names: &'a Names,
     layouter: Layouter,
+    /// By type: its declaration, or why it has none.
+    declared: Vec<Result<String, Error>>,
 }
 
 impl<'a> Types<'a> {
-    pub(crate) fn new(module: &'a Module) -> Result<Self, Error> {
+    pub(crate) fn new(module: &'a Module, names: &'a Names) -> Result<Self, Error> {
         let mut layouter = Layouter::default();
         layouter
             .update(module.to_ctx())
             .map_err(|error| Error::Invalid(error.to_string()))?;
-        Ok(Self { module, layouter })
+        let mut types = Self {
+            module,
+            names,
+            layouter,
+            declared: Vec::new(),
+        };
+        for (handle, _) in module.types.iter() {
+            let declaration = types.declaration(handle);
+            types.declared.push(declaration);
+        }
+        Ok(types)
     }
 
     /// The number of elements of an array, if it has one; overrides have their values by now.
@@ -56,7 +77,12 @@ impl<'a> Types<'a> {
     pub(crate) fn size(&self, ty: Handle<Type>) -> Result<u32, Error> {
         // The layouter does not know the sizes of arrays that overrides size.
         match *self.inner(ty) {
-            TypeInner::Array { size, stride, .. } => Ok(self.length(size)?.unwrap_or(0) * stride),
+            TypeInner::Array { size, stride, .. } => {
+                let length = self.length(size)?.unwrap_or(0);
+                length
+                    .checked_mul(stride)
+                    .ok_or_else(|| unsupported("array of 4 GiB or more", "a type"))
+            }
             _ => Ok(self.layouter[ty].size),
         }
     }
@@ -70,12 +96,34 @@ impl<'a> Types<'a> {
         &self.module.types[ty].inner
     }
 
+    /// Whether `ty` has as many elements as its buffer holds.
+    pub(crate) fn is_runtime_array(&self, ty: Handle<Type>) -> bool {
+        matches!(
+            self.inner(ty),
+            TypeInner::Array {
+                size: ArraySize::Dynamic,
+                ..
+            }
+        )
+    }
+
+    /// Whether `ty` is a vector of three, which C++ aligns less than WGSL.
+    pub(crate) fn is_vec3(&self, ty: Handle<Type>) -> bool {
+        matches!(
+            self.inner(ty),
+            TypeInner::Vector {
+                size: VectorSize::Tri,
+                ..
+            }
+        )
+    }
+
     pub(crate) fn name(&self, ty: Handle<Type>) -> Result<String, Error> {
         match self.inner(ty) {
-            TypeInner::Struct { .. } => {
-                let label = self.module.types[ty].name.as_deref().unwrap_or("Struct");
-                Ok(format!("{}_t{}", sanitise(label), ty.index()))
-            }
+            TypeInner::Struct { .. } => match self.declared.get(ty.index()) {
+                Some(Err(error)) => Err(error.clone()),
+                _ => Ok(self.names.ty(ty).into()),
+            },
             other => self.inner_name(other),
         }
     }
@@ -88,82 +136,159 @@ impl<'a> Types<'a> {
             TypeInner::Vector { size, scalar: s } => {
                 format!("Vec<{}, {}>", scalar(s, place)?, size as u8)
             }
-            TypeInner::Array { base, size, .. } => match self.length(size)? {
-                Some(length) => format!("Array<{}, {length}>", self.name(base)?),
-                None => format!("Runtime<{}>", self.name(base)?),
-            },
+            TypeInner::Array { base, size, stride } => {
+                if self.size(base)?.next_multiple_of(self.alignment(base)) != stride {
+                    return Err(unsupported(
+                        "array stride other than the element's size",
+                        place,
+                    ));
+                }
+                match self.length(size)? {
+                    Some(length) => format!("Array<{}, {length}>", self.name(base)?),
+                    None => format!("Runtime<{}>", self.name(base)?),
+                }
+            }
             TypeInner::Pointer { base, .. } => format!("{}&", self.name(base)?),
-            TypeInner::ValuePointer { size: None, scalar: s, .. } => {
+            TypeInner::ValuePointer {
+                size: None,
+                scalar: s,
+                ..
+            } => {
                 format!("{}&", scalar(s, place)?)
             }
-            TypeInner::Matrix { .. } => return Err(unsupported("matrix type", place)),
-            TypeInner::Image { .. } | TypeInner::Sampler { .. } => {
-                return Err(unsupported("image or sampler", place));
+            TypeInner::ValuePointer {
+                size: Some(size),
+                scalar: s,
+                ..
+            } => {
+                format!("Vec<{}, {}>&", scalar(s, place)?, size as u8)
             }
-            ref other => return Err(unsupported(format!("type {other:?}"), place)),
+            ref other => return Err(unsupported(kind(other), place)),
         })
     }
 
-    /// Declarations of all structs, each after the types that it holds.
-    pub(crate) fn declarations(&self) -> Result<String, Error> {
-        let mut text = String::new();
-        for (handle, ty) in self.module.types.iter() {
-            if let TypeInner::Array { base, stride, .. } = ty.inner
-                && self.size(base)?.next_multiple_of(self.alignment(base)) != stride
-            {
-                return Err(unsupported("array stride other than the element's size", "a type"));
+    /// Whether naga made `ty` for the result of a built-in function; it never lies in memory.
+    fn is_predeclared(&self, ty: Handle<Type>) -> bool {
+        self.module
+            .special_types
+            .predeclared_types
+            .values()
+            .any(|handle| *handle == ty)
+    }
+
+    /// What the struct `ty` holds so that C++ puts each member at its offset.
+    pub(crate) fn fields(
+        &self,
+        ty: Handle<Type>,
+        members: &[StructMember],
+        span: u32,
+    ) -> Result<Vec<Field>, Error> {
+        if self.is_predeclared(ty) {
+            return Ok((0..members.len()).map(Field::Member).collect());
+        }
+        let mut fields = Vec::new();
+        let mut end = 0u32;
+        for (index, member) in members.iter().enumerate() {
+            let alignment = self.alignment(member.ty);
+            if member.offset < end || member.offset % alignment != 0 {
+                return Err(unsupported(
+                    "member that C++ cannot place",
+                    self.names.ty(ty),
+                ));
             }
-            let TypeInner::Struct { ref members, span } = ty.inner else {
-                continue;
-            };
-            let name = self.name(handle)?;
-            text.push_str(&format!("struct {name} {{\n"));
-            let mut host_shareable = true;
-            for (index, member) in members.iter().enumerate() {
-                host_shareable &= !self.holds_bool(member.ty);
-                text.push_str(&format!("    {} {};\n", self.name(member.ty)?, field(members, index)));
+            if end.next_multiple_of(alignment) != member.offset {
+                fields.push(Field::Padding(member.offset - end));
             }
-            text.push_str("};\n");
-            if host_shareable {
-                self.check_layout(&name, members)?;
-                let runtime = members.last().is_some_and(|m| {
-                    matches!(self.inner(m.ty), TypeInner::Array { size: ArraySize::Dynamic, .. })
-                });
-                if !runtime {
-                    text.push_str(&format!("static_assert(sizeof({name}) == {span}, \"layout\");\n"));
+            fields.push(Field::Member(index));
+            end = member.offset + self.size(member.ty)?;
+        }
+        // After a runtime array nothing can stand, and nothing needs to.
+        let last_is_runtime = members.last().is_some_and(|m| self.is_runtime_array(m.ty));
+        if !last_is_runtime && end.next_multiple_of(self.alignment(ty)) != span {
+            fields.push(Field::Padding(span - end));
+        }
+        Ok(fields)
+    }
+
+    /// Declarations of all structs, each after the types that it holds. Those that have no C++ form
+    /// are left out: they are an error where they are used.
+    pub(crate) fn declarations(&self) -> String {
+        self.declared.iter().flatten().map(String::as_str).collect()
+    }
+
+    /// The declaration of one struct, with assertions on its layout; nothing for other types.
+    fn declaration(&self, ty: Handle<Type>) -> Result<String, Error> {
+        let TypeInner::Struct { ref members, span } = *self.inner(ty) else {
+            return Ok(String::new());
+        };
+        let name = self.names.ty(ty);
+        let mut text = format!("struct {name} {{\n");
+        let mut checks = String::new();
+        for (at, field) in self.fields(ty, members, span)?.into_iter().enumerate() {
+            match field {
+                Field::Member(index) => {
+                    let member = &members[index];
+                    let label = self.names.member(ty, index as u32);
+                    let align = match self.is_vec3(member.ty) {
+                        true => format!("alignas({}) ", self.alignment(member.ty)),
+                        false => String::new(),
+                    };
+                    let type_name = self.name(member.ty)?;
+                    text.push_str(&format!("    {align}{type_name} {label};\n"));
+                    checks.push_str(&format!(
+                        "static_assert(__builtin_offsetof({name}, {label}) == {}, \"layout\");\n",
+                        member.offset
+                    ));
+                }
+                Field::Padding(bytes) => {
+                    text.push_str(&format!("    unsigned char padding_{at}_[{bytes}];\n"));
                 }
             }
+        }
+        text.push_str("};\n");
+        if self.is_predeclared(ty) {
+            return Ok(text);
+        }
+        text.push_str(&checks);
+        if !members.last().is_some_and(|m| self.is_runtime_array(m.ty)) {
+            text.push_str(&format!(
+                "static_assert(sizeof({name}) == {span}, \"layout\");\n"
+            ));
         }
         Ok(text)
     }
 
-
-    /// Whether C++ puts the members where WGSL has them: each at the next multiple of its alignment.
-    fn check_layout(&self, name: &str, members: &[naga::StructMember]) -> Result<(), Error> {
-        let mut end = 0u32;
-        for member in members {
-            let alignment = self.alignment(member.ty);
-            if end.next_multiple_of(alignment) != member.offset {
-                return Err(unsupported("a member at an offset of its own", name));
+    /// A value of `ty` made of the texts of its components.
+    pub(crate) fn compose(&self, ty: Handle<Type>, parts: &[String]) -> Result<String, Error> {
+        let name = self.name(ty)?;
+        Ok(match *self.inner(ty) {
+            // One pair of braces for the struct and one for the array in it.
+            TypeInner::Array { .. } => format!("{name}{{{{{}}}}}", parts.join(", ")),
+            TypeInner::Struct { ref members, span } => {
+                let fields = self.fields(ty, members, span)?;
+                let list: Vec<&str> = fields
+                    .iter()
+                    .map(|field| match field {
+                        Field::Member(index) => parts.get(*index).map_or("{}", String::as_str),
+                        Field::Padding(_) => "{}",
+                    })
+                    .collect();
+                format!("{name}{{{}}}", list.join(", "))
             }
-            // In C++ a vector of three is as large as its alignment.
-            end = member.offset + self.size(member.ty)?.next_multiple_of(alignment);
-        }
-        Ok(())
-    }
-
-    fn holds_bool(&self, ty: Handle<Type>) -> bool {
-        match *self.inner(ty) {
-            TypeInner::Scalar(s) | TypeInner::Vector { scalar: s, .. } => s.kind == ScalarKind::Bool,
-            TypeInner::Array { base, .. } => self.holds_bool(base),
-            TypeInner::Struct { ref members, .. } => members.iter().any(|m| self.holds_bool(m.ty)),
-            _ => false,
-        }
+            _ => format!("{name}{{{}}}", parts.join(", ")),
+        })
     }
 }
 
-/// The C++ name of a struct's member.
-pub(crate) fn field(members: &[naga::StructMember], index: usize) -> String {
-    let label = members[index].name.as_deref().unwrap_or("m");
-    format!("{}_{index}", sanitise(label))
+/// What a type that has no C++ form is called in errors.
+pub(crate) fn kind(inner: &TypeInner) -> String {
+    match inner {
+        TypeInner::Matrix { .. } => "matrix type".into(),
+        TypeInner::CooperativeMatrix { .. } => "cooperative matrix type".into(),
+        TypeInner::Image { .. } => "image type".into(),
+        TypeInner::Sampler { .. } => "sampler type".into(),
+        TypeInner::AccelerationStructure { .. } | TypeInner::RayQuery { .. } => "ray query".into(),
+        TypeInner::BindingArray { .. } => "binding array".into(),
+        other => format!("type {other:?}"),
+    }
 }

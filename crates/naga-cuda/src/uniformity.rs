@@ -8,8 +8,10 @@
 
 use naga::{
     AddressSpace, Binding, Block, BuiltIn, CollectiveOperation, Expression, Function, GatherMode,
-    Handle, Module, Statement, StorageAccess, SubgroupOperation,
+    Handle, Module, Statement, StorageAccess, SubgroupOperation, Type, TypeInner,
 };
+
+use crate::walk;
 
 /// The findings for a module.
 pub(crate) struct Uniformity {
@@ -21,55 +23,38 @@ pub(crate) struct Uniformity {
 #[derive(Clone, Default)]
 pub(crate) struct Flow {
     operations: Vec<bool>,
+    whole: bool,
 }
 
 impl Flow {
+    /// Whether every subgroup that runs the function has all its lanes.
+    pub(crate) fn whole_subgroups(&self) -> bool {
+        self.whole
+    }
+
     pub(crate) fn is_uniform(&self, operation: usize) -> bool {
         self.operations.get(operation).copied().unwrap_or(false)
     }
 }
 
-/// How a function is called: in uniform control flow only, and with which uniform arguments.
+/// How a function is called: in uniform control flow only, by whole subgroups only, and with which
+/// uniform arguments.
 #[derive(Clone)]
 struct Calls {
     uniform: bool,
+    whole: bool,
     arguments: Vec<bool>,
 }
 
-/// Calls `visit` for every call statement in `block`, in order.
-pub(crate) fn visit_calls(block: &Block, visit: &mut impl FnMut(Handle<Function>)) {
-    for statement in block.iter() {
-        match statement {
-            Statement::Block(inner) => visit_calls(inner, visit),
-            Statement::If { accept, reject, .. } => {
-                visit_calls(accept, visit);
-                visit_calls(reject, visit);
-            }
-            Statement::Switch { cases, .. } => {
-                cases.iter().for_each(|case| visit_calls(&case.body, visit));
-            }
-            Statement::Loop { body, continuing, .. } => {
-                visit_calls(body, visit);
-                visit_calls(continuing, visit);
-            }
-            Statement::Call { function, .. } => visit(*function),
-            _ => {}
-        }
-    }
-}
-
 impl Uniformity {
-    pub(crate) fn of(module: &Module) -> Self {
-        // A warp that lacks lanes has no full mask.
-        let whole_warps = module
-            .entry_points
-            .iter()
-            .all(|entry| entry.workgroup_size.iter().product::<u32>() % 32 == 0);
+    /// The findings for the entry points at `selected` and all that they call.
+    pub(crate) fn of(module: &Module, selected: &[usize]) -> Self {
         let mut calls: Vec<Calls> = module
             .functions
             .iter()
             .map(|(_, function)| Calls {
-                uniform: whole_warps,
+                uniform: true,
+                whole: true,
                 arguments: vec![true; function.arguments.len()],
             })
             .collect();
@@ -79,14 +64,16 @@ impl Uniformity {
             for (callee, made) in walk.calls {
                 let known = &mut calls[callee.index()];
                 known.uniform &= made.uniform;
+                known.whole &= made.whole;
                 for (known, made) in known.arguments.iter_mut().zip(made.arguments) {
                     *known &= made;
                 }
             }
             flow
         };
-        let mut entries = Vec::new();
-        for entry in &module.entry_points {
+        let mut entries = vec![Flow::default(); module.entry_points.len()];
+        for &index in selected {
+            let entry = &module.entry_points[index];
             let arguments = entry.function.arguments.iter().map(|argument| {
                 matches!(
                     argument.binding,
@@ -100,12 +87,18 @@ impl Uniformity {
                     ))
                 )
             });
-            let own = Calls { uniform: whole_warps, arguments: arguments.collect() };
-            entries.push(analyse(&mut calls, &entry.function, own));
+            let own = Calls {
+                uniform: true,
+                whole: entry.workgroup_size.iter().product::<u32>() % 32 == 0,
+                arguments: arguments.collect(),
+            };
+            entries[index] = analyse(&mut calls, &entry.function, own);
         }
         // Callees come before callers in a valid module: walk from the callers down.
         let mut functions = vec![Flow::default(); module.functions.len()];
-        let handles: Vec<_> = module.functions.iter().map(|(handle, _)| handle).collect();
+        let mut handles: Vec<_> = module.functions.iter().map(|(handle, _)| handle).collect();
+        let reached = reached(module, selected);
+        handles.retain(|handle| reached[handle.index()]);
         for handle in handles.into_iter().rev() {
             let own = calls[handle.index()].clone();
             functions[handle.index()] = analyse(&mut calls, &module.functions[handle], own);
@@ -119,6 +112,34 @@ impl Uniformity {
 
     pub(crate) fn entry(&self, index: usize) -> &Flow {
         &self.entries[index]
+    }
+}
+
+/// By function: whether an entry point at `selected` calls it, directly or not.
+fn reached(module: &Module, selected: &[usize]) -> Vec<bool> {
+    let mut reached = vec![false; module.functions.len()];
+    let mut pending: Vec<&Function> = selected
+        .iter()
+        .map(|index| &module.entry_points[*index].function)
+        .collect();
+    while let Some(function) = pending.pop() {
+        walk::calls(&function.body, &mut |callee| {
+            if !std::mem::replace(&mut reached[callee.index()], true) {
+                pending.push(&module.functions[callee]);
+            }
+        });
+    }
+    reached
+}
+
+fn holds_atomic(module: &Module, ty: Handle<Type>) -> bool {
+    match module.types[ty].inner {
+        TypeInner::Atomic(_) => true,
+        TypeInner::Array { base, .. } => holds_atomic(module, base),
+        TypeInner::Struct { ref members, .. } => {
+            members.iter().any(|member| holds_atomic(module, member.ty))
+        }
+        _ => false,
     }
 }
 
@@ -170,7 +191,10 @@ impl<'a> Walk<'a> {
             self.next = 0;
             self.block(&self.function.body, self.own.uniform);
         }
-        Flow { operations: std::mem::take(&mut self.operations) }
+        Flow {
+            operations: std::mem::take(&mut self.operations),
+            whole: self.own.whole,
+        }
     }
 
     fn here(&self, uniform: bool) -> bool {
@@ -188,9 +212,12 @@ impl<'a> Walk<'a> {
             | Expression::LocalVariable(_)
             | Expression::ArrayLength(_)
             | Expression::WorkGroupUniformLoadResult { .. } => true,
-            Expression::FunctionArgument(index) => {
-                self.own.arguments.get(index as usize).copied().unwrap_or(false)
-            }
+            Expression::FunctionArgument(index) => self
+                .own
+                .arguments
+                .get(index as usize)
+                .copied()
+                .unwrap_or(false),
             Expression::Compose { ref components, .. } => all(components),
             Expression::Access { base, index } => all(&[base, index]),
             Expression::AccessIndex { base, .. } => self.value(base),
@@ -198,14 +225,46 @@ impl<'a> Walk<'a> {
             Expression::Swizzle { vector, .. } => self.value(vector),
             Expression::Unary { expr, .. } | Expression::As { expr, .. } => self.value(expr),
             Expression::Binary { left, right, .. } => all(&[left, right]),
-            Expression::Select { condition, accept, reject } => all(&[condition, accept, reject]),
+            Expression::Select {
+                condition,
+                accept,
+                reject,
+            } => all(&[condition, accept, reject]),
             Expression::Relational { argument, .. } => self.value(argument),
-            Expression::Math { arg, arg1, arg2, arg3, .. } => {
-                self.value(arg) && [arg1, arg2, arg3].into_iter().flatten().all(|a| self.value(a))
+            Expression::Math {
+                arg,
+                arg1,
+                arg2,
+                arg3,
+                ..
+            } => {
+                self.value(arg)
+                    && [arg1, arg2, arg3]
+                        .into_iter()
+                        .flatten()
+                        .all(|a| self.value(a))
             }
-            Expression::Load { pointer } => self.value(pointer) && self.memory(pointer),
+            Expression::Load { pointer } => {
+                self.value(pointer) && self.memory(pointer) && !self.is_atomic(pointer)
+            }
             Expression::SubgroupBallotResult | Expression::SubgroupOperationResult { .. } => {
                 !self.varying_results[handle.index()]
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether other subgroups may write behind `pointer` between one lane's load and another's.
+    fn is_atomic(&self, mut pointer: Handle<Expression>) -> bool {
+        while let Expression::Access { base, .. } | Expression::AccessIndex { base, .. } =
+            self.function.expressions[pointer]
+        {
+            pointer = base;
+        }
+        // Only workgroup and writable storage memory holds atomics, and the latter is not uniform.
+        match self.function.expressions[pointer] {
+            Expression::GlobalVariable(global) => {
+                holds_atomic(self.module, self.module.global_variables[global].ty)
             }
             _ => false,
         }
@@ -282,19 +341,36 @@ impl<'a> Walk<'a> {
     fn statement(&mut self, statement: &'a Statement, uniform: bool) {
         match *statement {
             Statement::Block(ref inner) => self.block(inner, uniform),
-            Statement::If { condition, ref accept, ref reject } => {
+            Statement::If {
+                condition,
+                ref accept,
+                ref reject,
+            } => {
                 let inside = uniform && self.value(condition);
                 self.block(accept, inside);
                 self.block(reject, inside);
             }
-            Statement::Switch { selector, ref cases } => {
+            Statement::Switch {
+                selector,
+                ref cases,
+            } => {
                 let inside = uniform && self.value(selector);
-                self.frames.push(Frame { is_loop: false, diverged: false });
+                self.frames.push(Frame {
+                    is_loop: false,
+                    diverged: false,
+                });
                 cases.iter().for_each(|case| self.block(&case.body, inside));
                 self.frames.pop();
             }
-            Statement::Loop { ref body, ref continuing, break_if } => {
-                self.frames.push(Frame { is_loop: true, diverged: false });
+            Statement::Loop {
+                ref body,
+                ref continuing,
+                break_if,
+            } => {
+                self.frames.push(Frame {
+                    is_loop: true,
+                    diverged: false,
+                });
                 let start = self.next;
                 let mut turns = 0;
                 loop {
@@ -322,8 +398,16 @@ impl<'a> Walk<'a> {
                 let same = self.here(uniform) && self.value(value);
                 self.store(pointer, same);
             }
-            Statement::Call { function, ref arguments, .. } => {
-                let mut made = Calls { uniform: self.here(uniform), arguments: Vec::new() };
+            Statement::Call {
+                function,
+                ref arguments,
+                ..
+            } => {
+                let mut made = Calls {
+                    uniform: self.here(uniform),
+                    whole: self.own.whole,
+                    arguments: Vec::new(),
+                };
                 for argument in arguments {
                     made.arguments.push(self.value(*argument));
                     // The callee may write what a pointer points to.
@@ -335,13 +419,22 @@ impl<'a> Walk<'a> {
                 let here = self.operation(uniform);
                 self.result(result, here);
             }
-            Statement::SubgroupCollectiveOperation { op, collective_op, result, .. } => {
+            Statement::SubgroupCollectiveOperation {
+                op,
+                collective_op,
+                result,
+                ..
+            } => {
                 let here = self.operation(uniform);
                 let same = collective_op == CollectiveOperation::Reduce
                     || matches!(op, SubgroupOperation::Any | SubgroupOperation::All);
                 self.result(result, here && same);
             }
-            Statement::SubgroupGather { mode, argument: _, result } => {
+            Statement::SubgroupGather {
+                mode,
+                argument: _,
+                result,
+            } => {
                 let here = self.operation(uniform);
                 let same = matches!(mode, GatherMode::BroadcastFirst | GatherMode::Broadcast(_));
                 self.result(result, here && same);

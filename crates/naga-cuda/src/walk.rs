@@ -13,7 +13,9 @@ fn blocks<'a>(statement: &'a Statement, visit: &mut dyn FnMut(&'a Block)) {
             visit(reject);
         }
         Statement::Switch { cases, .. } => cases.iter().for_each(|case| visit(&case.body)),
-        Statement::Loop { body, continuing, .. } => {
+        Statement::Loop {
+            body, continuing, ..
+        } => {
             visit(body);
             visit(continuing);
         }
@@ -49,8 +51,14 @@ pub(crate) fn computed(block: &Block, visit: &mut dyn FnMut(Handle<Expression>))
     for statement in block.iter() {
         match *statement {
             Statement::Emit(ref range) => each(range, visit),
-            Statement::Call { result: Some(result), .. }
-            | Statement::Atomic { result: Some(result), .. }
+            Statement::Call {
+                result: Some(result),
+                ..
+            }
+            | Statement::Atomic {
+                result: Some(result),
+                ..
+            }
             | Statement::WorkGroupUniformLoad { result, .. }
             | Statement::SubgroupBallot { result, .. }
             | Statement::SubgroupCollectiveOperation { result, .. }
@@ -69,13 +77,25 @@ pub(crate) fn used(block: &Block, visit: &mut dyn FnMut(Handle<Expression>)) {
     for statement in block.iter() {
         match *statement {
             Statement::Emit(ref range) => each(range, visit),
-            Statement::If { condition: value, .. }
-            | Statement::Switch { selector: value, .. }
+            Statement::If {
+                condition: value, ..
+            }
+            | Statement::Switch {
+                selector: value, ..
+            }
             | Statement::Return { value: Some(value) }
             | Statement::WorkGroupUniformLoad { pointer: value, .. }
-            | Statement::SubgroupBallot { predicate: Some(value), .. }
-            | Statement::SubgroupCollectiveOperation { argument: value, .. } => visit(value),
-            Statement::Loop { break_if: Some(condition), .. } => visit(condition),
+            | Statement::SubgroupBallot {
+                predicate: Some(value),
+                ..
+            }
+            | Statement::SubgroupCollectiveOperation {
+                argument: value, ..
+            } => visit(value),
+            Statement::Loop {
+                break_if: Some(condition),
+                ..
+            } => visit(condition),
             Statement::Store { pointer, value } => {
                 visit(pointer);
                 visit(value);
@@ -83,10 +103,18 @@ pub(crate) fn used(block: &Block, visit: &mut dyn FnMut(Handle<Expression>)) {
             Statement::Call { ref arguments, .. } => {
                 arguments.iter().for_each(|argument| visit(*argument));
             }
-            Statement::Atomic { pointer, ref fun, value, .. } => {
+            Statement::Atomic {
+                pointer,
+                ref fun,
+                value,
+                ..
+            } => {
                 visit(pointer);
                 visit(value);
-                if let AtomicFunction::Exchange { compare: Some(compare) } = *fun {
+                if let AtomicFunction::Exchange {
+                    compare: Some(compare),
+                } = *fun
+                {
                     visit(compare);
                 }
             }
@@ -111,7 +139,10 @@ pub(crate) fn used(block: &Block, visit: &mut dyn FnMut(Handle<Expression>)) {
 pub(crate) fn operands(expression: &Expression, visit: &mut dyn FnMut(Handle<Expression>)) {
     match *expression {
         Expression::Compose { ref components, .. } => components.iter().for_each(|c| visit(*c)),
-        Expression::Access { base: a, index: b } | Expression::Binary { left: a, right: b, .. } => {
+        Expression::Access { base: a, index: b }
+        | Expression::Binary {
+            left: a, right: b, ..
+        } => {
             visit(a);
             visit(b);
         }
@@ -123,10 +154,20 @@ pub(crate) fn operands(expression: &Expression, visit: &mut dyn FnMut(Handle<Exp
         | Expression::Relational { argument: a, .. }
         | Expression::As { expr: a, .. }
         | Expression::ArrayLength(a) => visit(a),
-        Expression::Select { condition, accept, reject } => {
+        Expression::Select {
+            condition,
+            accept,
+            reject,
+        } => {
             [condition, accept, reject].into_iter().for_each(visit);
         }
-        Expression::Math { arg, arg1, arg2, arg3, .. } => {
+        Expression::Math {
+            arg,
+            arg1,
+            arg2,
+            arg3,
+            ..
+        } => {
             visit(arg);
             [arg1, arg2, arg3].into_iter().flatten().for_each(visit);
         }
@@ -142,7 +183,10 @@ pub(crate) struct Lengths {
 
 impl Lengths {
     pub(crate) fn of(module: &Module) -> Self {
-        let mut lengths = Self { functions: Vec::new(), globals: module.global_variables.len() };
+        let mut lengths = Self {
+            functions: Vec::new(),
+            globals: module.global_variables.len(),
+        };
         // Callees come before callers in a valid module.
         for (_, function) in module.functions.iter() {
             let asked = lengths.asked(function);

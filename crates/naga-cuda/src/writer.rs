@@ -1,43 +1,32 @@
 //! The order of the output: prelude, types, functions, entry points.
 
 use naga::{
-    AddressSpace, GlobalVariable, Handle, Module, ShaderStage, TypeInner,
+    AddressSpace, Function, GlobalVariable, Handle, Module, ShaderStage, StorageAccess, TypeInner,
     valid::{FunctionInfo, ModuleInfo},
 };
 
-use crate::{Error, Options, Translation, types::Types, uniformity::Uniformity};
+use crate::{
+    Error, Options, Translation,
+    error::unsupported,
+    names::Names,
+    types::{Types, kind},
+    uniformity::Uniformity,
+    walk::{self, Lengths},
+};
 
-const PRELUDE: &str = include_str!("prelude.cuh");
+pub(crate) const PRELUDE: &str = include_str!("prelude.cuh");
 
-/// An [`Error::Unsupported`].
-pub(crate) fn unsupported(construct: impl Into<String>, place: &str) -> Error {
-    Error::Unsupported {
-        construct: construct.into(),
-        place: place.into(),
-    }
-}
-
-/// `label` as part of a C++ identifier; callers append what makes it unique and no keyword.
-pub(crate) fn sanitise(label: &str) -> String {
-    let text: String = label
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
-        .collect();
-    // Identifiers with two underscores in a row are the compiler's.
-    let text = text.split('_').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("_");
-    match text.chars().next() {
-        Some(c) if c.is_ascii_digit() => format!("n{text}"),
-        Some(_) => text,
-        None => "n".into(),
-    }
-}
-
+/// A module on its way to CUDA C++.
 pub(crate) struct Writer<'a> {
     pub(crate) module: &'a Module,
     pub(crate) info: &'a ModuleInfo,
     pub(crate) options: &'a Options,
+    pub(crate) names: &'a Names,
     pub(crate) types: Types<'a>,
     pub(crate) uniformity: Uniformity,
+    lengths: Lengths,
+    /// The entry points to write, by index.
+    entries: Vec<usize>,
 }
 
 impl<'a> Writer<'a> {
@@ -45,46 +34,29 @@ impl<'a> Writer<'a> {
         module: &'a Module,
         info: &'a ModuleInfo,
         options: &'a Options,
+        names: &'a Names,
     ) -> Result<Self, Error> {
+        let entries = entries(module, options.entry_points.as_deref())?;
         Ok(Self {
             module,
             info,
             options,
-            types: Types::new(module)?,
-            uniformity: Uniformity::of(module),
+            names,
+            types: Types::new(module, names)?,
+            uniformity: Uniformity::of(module, &entries),
+            lengths: Lengths::of(module),
+            entries,
         })
     }
 
     pub(crate) fn write(&self) -> Result<Translation, Error> {
         let mut source = String::from(PRELUDE);
-        source.push_str(&self.types.declarations()?);
-        for (handle, variable) in self.module.global_variables.iter() {
-            if variable.space == AddressSpace::Private {
-                return Err(unsupported(
-                    format!("var<private> {}", self.global_label(handle)),
-                    "a module",
-                ));
-            }
-        }
+        source.push_str(self.options.intrinsics.prelude());
+        source.push_str(&self.types.declarations());
         let mut written = vec![false; self.module.functions.len()];
         let mut entry_points = Vec::new();
-        let wanted = |name: &String| {
-            let names = self.options.entry_points.as_ref();
-            names.is_none_or(|names| names.contains(name))
-        };
-        if let Some(missing) = self.options.entry_points.iter().flatten().find(|name| {
-            !self
-                .module
-                .entry_points
-                .iter()
-                .any(|e| e.name == **name && e.stage == ShaderStage::Compute)
-        }) {
-            return Err(Error::EntryPoint(missing.clone()));
-        }
-        for (index, entry) in self.module.entry_points.iter().enumerate() {
-            if entry.stage != ShaderStage::Compute || !wanted(&entry.name) {
-                continue;
-            }
+        for &index in &self.entries {
+            let entry = &self.module.entry_points[index];
             self.callees(&entry.function.body, &mut written, &mut source)?;
             let (text, described) = self.entry_point(index)?;
             source.push_str(&text);
@@ -104,7 +76,7 @@ impl<'a> Writer<'a> {
         source: &mut String,
     ) -> Result<(), Error> {
         let mut called = Vec::new();
-        crate::uniformity::visit_calls(block, &mut |function| called.push(function));
+        walk::calls(block, &mut |function| called.push(function));
         for function in called {
             if !std::mem::replace(&mut written[function.index()], true) {
                 let body = &self.module.functions[function].body;
@@ -113,16 +85,6 @@ impl<'a> Writer<'a> {
             }
         }
         Ok(())
-    }
-
-    pub(crate) fn global_label(&self, handle: Handle<GlobalVariable>) -> String {
-        let variable = &self.module.global_variables[handle];
-        variable.name.clone().unwrap_or_else(|| "global".into())
-    }
-
-    /// The C++ name of a module-scope variable, inside every function that uses it.
-    pub(crate) fn global_name(&self, handle: Handle<GlobalVariable>) -> String {
-        format!("{}_g{}", sanitise(&self.global_label(handle)), handle.index())
     }
 
     /// The variables that a function uses, itself or through its callees.
@@ -135,58 +97,40 @@ impl<'a> Writer<'a> {
             .collect()
     }
 
-    /// Whether a variable is an array of as many elements as its buffer holds: a plain pointer.
-    pub(crate) fn is_runtime_array(&self, handle: Handle<GlobalVariable>) -> bool {
-        let ty = self.module.global_variables[handle].ty;
-        matches!(
-            self.types.inner(ty),
-            TypeInner::Array { size: naga::ArraySize::Dynamic, .. }
-        )
+    /// Whether a storage variable is passed as a pointer to the elements of a runtime array, rather
+    /// than as one to all of it. Elements of three components are further apart than C++ has them.
+    pub(crate) fn is_plain_pointer(&self, handle: Handle<GlobalVariable>) -> bool {
+        self.element(handle).is_some()
     }
 
-    /// Whether a variable may end in a runtime array, so that its length can be asked for.
-    pub(crate) fn has_length(&self, handle: Handle<GlobalVariable>) -> bool {
-        let variable = &self.module.global_variables[handle];
-        if !matches!(variable.space, AddressSpace::Storage { .. }) {
-            return false;
-        }
-        match self.types.inner(variable.ty) {
-            TypeInner::Array { size: naga::ArraySize::Dynamic, .. } => true,
-            TypeInner::Struct { members, .. } => members.last().is_some_and(|member| {
-                matches!(
-                    self.types.inner(member.ty),
-                    TypeInner::Array { size: naga::ArraySize::Dynamic, .. }
-                )
-            }),
-            _ => false,
+    fn element(&self, handle: Handle<GlobalVariable>) -> Option<Handle<naga::Type>> {
+        match *self.types.inner(self.module.global_variables[handle].ty) {
+            TypeInner::Array {
+                base,
+                size: naga::ArraySize::Dynamic,
+                ..
+            } => (!self.types.is_vec3(base)).then_some(base),
+            _ => None,
         }
     }
 
-    /// Whether `function`, or one that it calls, asks for the length of a buffer.
-    pub(crate) fn asks_length(&self, function: &naga::Function) -> bool {
-        let own = function
-            .expressions
-            .iter()
-            .any(|(_, e)| matches!(e, naga::Expression::ArrayLength(_)));
-        let mut any = own;
-        crate::uniformity::visit_calls(&function.body, &mut |callee| {
-            any = any || self.asks_length(&self.module.functions[callee]);
-        });
-        any
+    /// By global: whether `function`, or one that it calls, asks for its length.
+    pub(crate) fn lengths(&self, function: &Function) -> Vec<bool> {
+        self.lengths.asked(function)
     }
 
     /// Parameters for the variables that a function uses.
     pub(crate) fn global_parameters(
         &self,
-        function: &naga::Function,
+        function: &Function,
         info: &FunctionInfo,
     ) -> Result<Vec<String>, Error> {
+        let lengths = self.lengths(function);
         let mut parameters = Vec::new();
-        let lengths = self.asks_length(function);
         for handle in self.used_globals(info) {
             parameters.push(self.global_parameter(handle, "")?);
-            if lengths && self.has_length(handle) {
-                parameters.push(format!("u64 {}_bytes", self.global_name(handle)));
+            if lengths[handle.index()] {
+                parameters.push(format!("u64 {}", self.names.length(handle)));
             }
         }
         Ok(parameters)
@@ -199,18 +143,17 @@ impl<'a> Writer<'a> {
         attribute: &str,
     ) -> Result<String, Error> {
         let variable = &self.module.global_variables[handle];
-        let name = self.global_name(handle);
+        let name = self.names.global(handle);
         Ok(match variable.space {
             AddressSpace::Storage { access } => {
-                let constant = match access.contains(naga::StorageAccess::STORE) {
+                let constant = match access.contains(StorageAccess::STORE) {
                     true => "",
                     false => "const ",
                 };
-                let pointee = match *self.types.inner(variable.ty) {
-                    TypeInner::Array { base, size: naga::ArraySize::Dynamic, .. } => base,
-                    _ => variable.ty,
-                };
-                format!("{constant}{}* __restrict__ {name}", self.types.name(pointee)?)
+                let pointee = self
+                    .types
+                    .name(self.element(handle).unwrap_or(variable.ty))?;
+                format!("{constant}{pointee}* __restrict__ {name}")
             }
             AddressSpace::Uniform => {
                 let ty = self.types.name(variable.ty)?;
@@ -219,22 +162,46 @@ impl<'a> Writer<'a> {
                     _ => format!("const {attribute} {ty} {name}"),
                 }
             }
-            AddressSpace::WorkGroup => format!("{}& {name}", self.types.name(variable.ty)?),
-            AddressSpace::Handle => format!("{} {name}", self.types.name(variable.ty)?),
-            space => return Err(unsupported(format!("address space {space:?}"), &name)),
+            AddressSpace::WorkGroup | AddressSpace::Private => {
+                format!("{}& {name}", self.types.name(variable.ty)?)
+            }
+            AddressSpace::Handle => {
+                return Err(unsupported(kind(self.types.inner(variable.ty)), name));
+            }
+            space => return Err(unsupported(format!("address space {space:?}"), name)),
         })
     }
 
     /// Arguments for the parameters of [`global_parameters`](Self::global_parameters).
-    pub(crate) fn global_arguments(&self, function: &naga::Function, info: &FunctionInfo) -> Vec<String> {
-        let lengths = self.asks_length(function);
+    pub(crate) fn global_arguments(&self, function: &Function, info: &FunctionInfo) -> Vec<String> {
+        let lengths = self.lengths(function);
         let mut arguments = Vec::new();
         for handle in self.used_globals(info) {
-            arguments.push(self.global_name(handle));
-            if lengths && self.has_length(handle) {
-                arguments.push(format!("{}_bytes", self.global_name(handle)));
+            arguments.push(self.names.global(handle).into());
+            if lengths[handle.index()] {
+                arguments.push(self.names.length(handle).into());
             }
         }
         arguments
     }
+}
+
+/// The indices of the compute entry points named in `names`, or of all of them.
+fn entries(module: &Module, names: Option<&[String]>) -> Result<Vec<usize>, Error> {
+    let is_compute = |index: &usize| module.entry_points[*index].stage == ShaderStage::Compute;
+    let mut compute = (0..module.entry_points.len()).filter(is_compute);
+    let Some(names) = names else {
+        return Ok(compute.collect());
+    };
+    if let Some(missing) = names.iter().find(|name| {
+        !compute
+            .clone()
+            .any(|index| module.entry_points[index].name == **name)
+    }) {
+        return Err(Error::EntryPoint(missing.clone()));
+    }
+    Ok(compute
+        .by_ref()
+        .filter(|i| names.contains(&module.entry_points[*i].name))
+        .collect())
 }
