@@ -21,20 +21,6 @@ use crate::{
     expr::{DeviceType, Expr, GeneratedValue, Literal},
 };
 
-/// The suffix of a type's functions in `kernels/order.wesl`.
-pub(crate) fn order(device: DeviceType) -> &'static str {
-    match device {
-        DeviceType::Bool => "bool",
-        DeviceType::I32 => "i32",
-        DeviceType::U32 => "u32",
-        DeviceType::I64 => "i64",
-        DeviceType::U64 => "u64",
-        DeviceType::F32 => "f32",
-        DeviceType::F64 => "f64",
-        DeviceType::I128 => "i128",
-    }
-}
-
 /// What one accumulator gathers of argument `arg`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gathers {
@@ -337,7 +323,7 @@ impl Accumulators {
                 Gathers::Float { arg } => ("f64", format!("in.value{arg}")),
                 Gathers::Extreme { arg, minimum, kind } => {
                     let flip = if minimum { "~" } else { "" };
-                    ("u64", format!("{flip}order_{}(in.value{arg})", order(kind)))
+                    ("u64", format!("{flip}order_{}(in.value{arg})", kind.name()))
                 }
             };
             writeln!(fields, "    a{i}: {ty},")?;

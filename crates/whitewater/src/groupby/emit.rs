@@ -8,11 +8,7 @@ use whitewater_gpu::Buffer;
 use super::run::{Run, Table};
 use crate::{
     Batch, Column, Error,
-    aggregate::{
-        StateColumn,
-        accumulators::{Accumulators, order},
-        state::Encoding,
-    },
+    aggregate::{StateColumn, accumulators::Accumulators, state::Encoding},
     bitmask::from_booleans,
     expr::{DeviceType, GeneratedValue},
     select::{
@@ -166,7 +162,7 @@ fn state_words(
             let flip = if minimum { "~" } else { "" };
             output.line(format!(
                 "let s{index} = unorder_{}({flip}{low});",
-                order(device)
+                device.name()
             ));
             let high = format!("bitcast<u64>(bitcast<i64>(s{index}) >> 63u)");
             Ok((format!("s{index}"), high))

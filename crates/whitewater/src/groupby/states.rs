@@ -3,7 +3,7 @@
 
 use std::fmt::{Result, Write};
 
-use crate::aggregate::accumulators::{Accumulators, Gathers, order, wide};
+use crate::aggregate::accumulators::{Accumulators, Gathers, wide};
 
 const IMPORTS: &str = "\
 import package::kernels::int128::{I128, i128_from_i64};
@@ -100,7 +100,7 @@ fn update(plan: &Accumulators, text: &mut String, level: Level) -> Result {
             }
             (Gathers::Extreme { arg, minimum, kind }, _) => {
                 let flip = if minimum { "~" } else { "" };
-                let value = format!("{flip}order_{}(in.value{arg})", order(kind));
+                let value = format!("{flip}order_{}(in.value{arg})", kind.name());
                 match level {
                     Level::Table => format!("table_max({table}, {value});"),
                     Level::Local => format!("local_max(top + {limb}u * REPLICAS, {value});"),
