@@ -50,6 +50,10 @@ pub(crate) trait DeviceBackend: Send + Sync {
     fn info(&self) -> &DeviceInfo;
     /// Memory that this process may still take, where the interface tells.
     fn free_memory(&self) -> Option<u64>;
+    /// Whether a buffer may be any part of what `alloc` gave.
+    fn addressable(&self) -> bool {
+        false
+    }
     fn alloc(&self, bytes: u64) -> Result<RawBuffer>;
     fn free(&self, raw: RawBuffer);
     fn write(&self, to: &RawBuffer, offset: u64, bytes: &[u8]) -> Result<()>;

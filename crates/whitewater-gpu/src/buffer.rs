@@ -55,6 +55,31 @@ impl Buffer {
         &self.0.device
     }
 
+    /// The first `bytes` bytes of the buffer: the rest goes back to the pool. In place where the device
+    /// allows it and no clone of the buffer is alive, else by a copy.
+    pub fn shrunk(self, bytes: u64) -> Result<Self> {
+        if bytes >= self.len() {
+            return Ok(self);
+        }
+        let device = self.device().clone();
+        let whole = match Arc::try_unwrap(self.0) {
+            Ok(mut block) => {
+                let pool = &device.inner.pool;
+                let raw = block.raw.as_ref();
+                if let Some(kept) = raw.and_then(|raw| pool.shrink(raw, block.pooled, bytes)) {
+                    block.pooled = kept;
+                    block.bytes = bytes;
+                    return Ok(Self(Arc::new(block)));
+                }
+                Self(Arc::new(block))
+            }
+            Err(shared) => Self(shared),
+        };
+        let exact = device.alloc(bytes)?;
+        device.copy(&whole, &exact, bytes)?;
+        Ok(exact)
+    }
+
     pub(crate) fn raw(&self) -> Result<&RawBuffer> {
         self.0.raw.as_ref().ok_or_else(|| Error::Lost {
             reason: "a buffer was used after its release".into(),

@@ -85,10 +85,11 @@ impl Device {
         let budget = backend.free_memory().map_or(UNKNOWN_MEMORY_BUDGET, |free| {
             free / 100 * DEFAULT_BUDGET_PERCENT
         });
+        let pool = Pool::new(budget, backend.addressable());
         Ok(Self {
             inner: Arc::new(Inner {
                 backend,
-                pool: Pool::new(budget),
+                pool,
                 modules: Mutex::default(),
                 cache,
                 profile: Mutex::default(),

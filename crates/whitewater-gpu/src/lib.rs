@@ -11,6 +11,7 @@
 //! in [`Buffer::download`] and [`Device::synchronize`]. After a kernel fails, nothing can be
 //! downloaded from the device any more: garbage is never read.
 
+mod arena;
 mod backend;
 mod buffer;
 mod cache;

@@ -176,6 +176,10 @@ impl DeviceBackend for Cuda {
         result::mem_get_info().ok().map(|(free, _)| free as u64)
     }
 
+    fn addressable(&self) -> bool {
+        true
+    }
+
     fn alloc(&self, bytes: u64) -> Result<RawBuffer> {
         self.enter()?;
         // SAFETY: the context is current; the pool frees the block once.
@@ -224,7 +228,7 @@ impl DeviceBackend for Cuda {
 
     fn fill(&self, buffer: &RawBuffer, bytes: u64, byte: u8) -> Result<()> {
         self.enter()?;
-        // SAFETY: the pool's blocks are multiples of 256 bytes, so `bytes` is within the block.
+        // SAFETY: the pool's blocks are multiples of 512 bytes, so `bytes` is within the block.
         unsafe { result::memset_d8_async(pointer(buffer)?, byte, bytes as usize, self.stream.0) }
             .map_err(lost)
     }

@@ -9,11 +9,10 @@ use super::run::{Run, Table};
 use crate::{
     Batch, Column, Error,
     aggregate::{StateColumn, accumulators::Accumulators, state::Encoding},
-    bitmask::from_booleans,
     expr::{DeviceType, GeneratedValue},
     select::{
         gather_bytes,
-        output::{GROUP, Output, Unpacked, words},
+        output::{Output, words},
     },
 };
 
@@ -33,20 +32,18 @@ pub(super) fn emit(
     } = *run;
     let mut output = Output::new(device, groups);
     output.import(IMPORTS);
-    let (owner_name, owners) = output.declare("u32", 4)?;
-    output.line(format!("{owner_name}[at] = owner;"));
-    let mut unpacked = Vec::new();
+    output.declaration("fn load(word: u32) -> u64 { return atomicLoad(&states[word]); }\n");
+    output.line("let owner = owners[row];");
+    let owners = output.numbers("owner")?;
+    let mut written = Vec::new();
+    let mut validities = Vec::new();
     for (index, string) in keys.strings.iter().enumerate() {
         if let Some(column) = string {
             // The bytes are gathered by the owners afterwards; the validity is read here.
-            unpacked.push(match &run.batch.columns[*column].validity {
+            validities.push(match &run.batch.columns[*column].validity {
                 Some(_) => {
-                    let (name, buffer) = output.declare("u32", 4)?;
-                    output.line(format!(
-                        "{name}[at] = select(0u, 1u, part{index}(owner).valid);"
-                    ));
                     output.import(&format!("import package::keys::part{index};\n"));
-                    Some(Unpacked::validity(buffer))
+                    Some(output.flag(&format!("part{index}(owner).valid"))?)
                 }
                 None => None,
             });
@@ -63,60 +60,42 @@ pub(super) fn emit(
         output.line(format!("let k{index} = key{index}(owner);"));
         let (low, high) = key_words(index, value);
         let valid = value.nullable.then(|| format!("k{index}.valid"));
-        unpacked.push(Some(output.column(
-            &value.data_type,
-            &low,
-            &high,
-            valid.as_deref(),
-        )?));
+        written.push(output.column(&value.data_type, &low, &high, valid.as_deref())?);
     }
-    output.line("let state = slot * WORDS;");
+    output.line("let state = row * WORDS;");
     for (index, column) in plan.state.iter().enumerate() {
         let (low, high) = state_words(&mut output, index, column, plan)?;
         let valid = column
             .seen
             .map(|seen| format!("load(state + {seen}u) != 0lu"));
         let data_type = column.field.data_type();
-        unpacked.push(Some(output.column(
-            data_type,
-            &low,
-            &high,
-            valid.as_deref(),
-        )?));
+        written.push(output.column(data_type, &low, &high, valid.as_deref())?);
     }
-    let text = output.text(
-        "fn load(word: u32) -> u64 { return atomicLoad(&states[word]); }\n\
-         fn emit_group(at: u32, slot: u32, owner: u32)",
-    );
-    run.emit(table, &text, (GROUP, &output.buffers), listed, groups)?;
+    run.emit(table, &output, listed, groups)?;
 
+    let owners = &output.buffers[owners];
     let mut columns = Vec::new();
     let mut fields: Vec<_> = keys.fields.iter().cloned().map(Arc::new).collect();
     fields.extend(plan.state.iter().map(|column| column.field.clone()));
-    let mut unpacked = unpacked.into_iter();
+    let mut written = written.into_iter();
+    let mut validities = validities.into_iter();
     for (index, field) in fields.iter().enumerate() {
-        let written = unpacked.next().flatten();
-        let column = match keys.strings.get(index).copied().flatten() {
+        columns.push(match keys.strings.get(index).copied().flatten() {
             Some(source) => {
                 let source = &run.batch.columns[source];
-                let data = gather_bytes(device, &source.data_type, &source.data, &owners, groups)?;
-                let validity = match written.and_then(|w| w.validity) {
-                    Some(words) => Some(from_booleans(&words, groups)?),
-                    None => None,
-                };
+                let validity = validities.next().flatten();
                 Column {
                     data_type: source.data_type.clone(),
                     len: groups,
-                    validity,
-                    data,
+                    validity: validity.map(|buffer| output.buffers[buffer].clone()),
+                    data: gather_bytes(device, &source.data_type, &source.data, owners, groups)?,
                 }
             }
-            None => match written {
-                Some(written) => written.pack(device, field.data_type(), groups)?,
+            None => match written.next() {
+                Some(column) => output.take(column, field.data_type()),
                 None => return Err(Error::unsupported("a group column that was not written")),
             },
-        };
-        columns.push(column);
+        });
     }
     Ok(Batch {
         schema: Arc::new(Schema::new(fields)),
@@ -127,7 +106,7 @@ pub(super) fn emit(
 
 const IMPORTS: &str = "\
 import package::groupby::bytes::{float_key32, float_key64};
-import package::groupby::table::{states, window_base};
+import package::groupby::table::{owners, states, window_base};
 import package::kernels::exact::{WINDOW, from_fixed, with_specials};
 import package::kernels::int128::I128;
 import package::kernels::order::{unorder_bool, unorder_u32, unorder_u64, unorder_i32, unorder_i64, unorder_f32, unorder_f64};

@@ -9,6 +9,7 @@ use super::{
 use crate::{
     Batch, Error, aggregate::accumulators::Accumulators, kernels::LIBRARY, params::grid,
     pipeline::Compiled,
+    select::output::{self, Output},
 };
 
 /// Rows of a sample, and slots of the table that counts its keys.
@@ -258,28 +259,31 @@ impl Run<'_> {
         Ok((status, listed))
     }
 
-    /// Writes the listed groups to `outputs` through the module `package::output`.
+    /// Writes the listed groups to `output`, whose rows are slots.
     pub(super) fn emit(
         &self,
         table: &Table,
-        text: &str,
-        outputs: (u32, &[Buffer]),
+        output: &Output<'_>,
         listed: &Buffer,
         groups: usize,
     ) -> Result<(), Error> {
         let shader = self
             .compiled
-            .specialise(Shader::new(&LIBRARY, "package::groupby::emit"))
+            .specialise(Shader::new(&LIBRARY, "package::select::evaluate"))
+            .feature("MAPPED", true)
             .generated("package::keys", self.keys.text())
-            .generated("package::output", text);
+            .generated("package::output", output.text());
         let local = Local {
             slots: 16,
             replicas: 1,
         };
-        let kernel = self.device.kernel(&self.specify(shader, local), "emit")?;
-        self.launch(&kernel, table, Some(listed), groups as u64)
-            .bind_group(outputs.0, outputs.1)
-            .moves(outputs.1.iter().map(Buffer::len).sum())
+        let kernel = self
+            .device
+            .kernel(&self.specify(shader, local), "evaluate")?;
+        self.launch(&kernel, table, None, groups as u64)
+            .bind(0, 15, listed)
+            .bind_group(output::GROUP, &output.buffers)
+            .moves(output.buffers.iter().map(Buffer::len).sum())
             .run(self.grid(groups as u64))?;
         Ok(())
     }

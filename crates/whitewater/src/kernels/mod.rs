@@ -31,20 +31,12 @@ pub static LIBRARY: Library = Library {
             include_str!("../groupby/bytes.wesl"),
         ),
         (
-            "package::groupby::emit",
-            include_str!("../groupby/emit.wesl"),
-        ),
-        (
             "package::select::select",
             include_str!("../select/select.wesl"),
         ),
         (
             "package::select::evaluate",
             include_str!("../select/evaluate.wesl"),
-        ),
-        (
-            "package::select::narrow",
-            include_str!("../select/narrow.wesl"),
         ),
         (
             "package::select::gather_bytes",
@@ -69,6 +61,7 @@ pub static LIBRARY: Library = Library {
         ("package::kernels::hash", include_str!("hash.wesl")),
         ("package::kernels::int128", include_str!("int128.wesl")),
         ("package::kernels::order", include_str!("order.wesl")),
+        ("package::kernels::pack", include_str!("pack.wesl")),
         (
             "package::kernels::workgroup",
             include_str!("workgroup.wesl"),

@@ -1,12 +1,14 @@
 //! Filter and projection: the rows that a predicate takes, with outputs computed from them.
 //!
 //! ```text
-//! all outputs of fixed width and never null, on a device with forward progress:
-//!     one kernel reads the predicate's columns once and writes the outputs (buffers for all rows,
-//!     trimmed to those taken)
-//! otherwise:
-//!     count, offsets, row numbers of the rows taken, then a kernel that computes the outputs there
+//! outputs of whole words that are never null:
+//!     the rows taken are computed and written at once
+//! otherwise (bits, bytes and strings need their neighbours):
+//!     the numbers of the rows taken, then a kernel that computes the outputs there
 //! ```
+//!
+//! Rows are taken in one pass over the predicate's columns on a device with forward progress (buffers
+//! for all rows, of which the end is given back), else by count, offsets and write.
 
 use std::sync::Arc;
 
@@ -15,11 +17,10 @@ use whitewater_gpu::{Buffer, Device, Shader};
 
 use super::{
     gather_bytes,
-    output::{GROUP, Output, Unpacked, words},
+    output::{GROUP, Output, SOURCE_GROUP, Written, is_packed, words},
 };
 use crate::{
-    Batch, Column, Error, Storage,
-    bitmask::from_booleans,
+    Batch, Column, Error,
     expr::{ColumnLayout, Expr, Pipeline, compile},
     kernels::LIBRARY,
     params::grid,
@@ -27,7 +28,7 @@ use crate::{
 };
 
 /// Rows that an invocation tries at a time.
-const ITEMS: u32 = 8;
+const ITEMS: u32 = 16;
 /// The single pass may take this share of the memory budget for rows that may not be taken.
 const SPECULATIVE_SHARE: u64 = 4;
 
@@ -74,7 +75,8 @@ fn passes_bytes_on(expr: &Expr, schema: &Schema) -> bool {
 /// The rows of `batch` for which `predicate` is true (null is false; all rows without one), in their
 /// order, as `outputs`. Strings must be plain columns.
 ///
-/// Extra device memory: 4 bytes a row taken, or in the single pass the outputs' width for every row.
+/// Extra device memory: 4 bytes a row where rows are listed first; in one pass the outputs' width for
+/// every row, until the number of rows taken is known.
 /// Errors: [`Error::Unsupported`] for an expression without a kernel, [`Error::Arithmetic`] for what
 /// a row's expression raises.
 pub fn filter_project(
@@ -92,7 +94,7 @@ pub fn filter_project(
     let (columns, rows) = match predicate {
         _ if batch.rows == 0 => return select.empty(),
         None => (select.evaluate(None, batch.rows)?, batch.rows),
-        Some(_) if select.fits_single_pass()? => select.single_pass()?,
+        Some(_) if select.is_plain()? => select.write_at_once()?,
         Some(_) => {
             let (map, rows) = select.map()?;
             (select.evaluate(Some(&map), rows)?, rows)
@@ -128,19 +130,17 @@ impl Select<'_> {
         passes_bytes_on(expr, &self.batch.schema)
     }
 
-    fn fits_single_pass(&self) -> Result<bool, Error> {
-        if !self.device.info().features.forward_progress {
-            return Ok(false);
-        }
-        let mut bytes = 0;
-        for (expr, _) in self.outputs {
-            if self.is_bytes(expr) || describe(expr, self.batch)?.nullable {
+    /// Whether an output row can be written without looking at its neighbours.
+    fn is_plain(&self) -> Result<bool, Error> {
+        for (expr, field) in self.outputs {
+            if self.is_bytes(expr)
+                || is_packed(field.data_type())
+                || describe(expr, self.batch)?.nullable
+            {
                 return Ok(false);
             }
-            bytes += 16 * self.batch.rows as u64;
         }
-        let memory = self.device.memory();
-        Ok(bytes <= memory.budget.saturating_sub(memory.in_use) / SPECULATIVE_SHARE)
+        Ok(!self.outputs.is_empty())
     }
 
     fn size(&self) -> u32 {
@@ -164,21 +164,17 @@ impl Select<'_> {
             .collect()
     }
 
-    fn shader(&self, compiled: &Compiled, root: &str, output: &str) -> Shader {
+    fn shader(&self, compiled: &Compiled, root: &str, output: &Output<'_>) -> Shader {
         compiled
             .specialise(Shader::new(&LIBRARY, root))
-            .generated("package::output", output)
+            .generated("package::output", output.text())
             .constant("SIZE", "u32", self.size())
             .constant("ITEMS", "u32", ITEMS)
     }
 
     /// Declares the computed outputs in `output`.
-    fn declare(
-        &self,
-        compiled: &Compiled,
-        output: &mut Output<'_>,
-    ) -> Result<Vec<Unpacked>, Error> {
-        let mut unpacked = Vec::new();
+    fn declare(&self, compiled: &Compiled, output: &mut Output<'_>) -> Result<Vec<Written>, Error> {
+        let mut written = Vec::new();
         for value in &compiled.generated.values {
             let name = &value.function;
             output.import(&format!("import package::generated::{name};\n"));
@@ -186,140 +182,156 @@ impl Select<'_> {
             output.line(format!("let {local} = {name}(row);"));
             let (low, high) = words(&local, value);
             let valid = value.nullable.then(|| format!("{local}.valid"));
-            unpacked.push(output.column(&value.data_type, &low, &high, valid.as_deref())?);
+            written.push(output.column(&value.data_type, &low, &high, valid.as_deref())?);
         }
-        Ok(unpacked)
+        Ok(written)
     }
 
-    fn single_pass(&self) -> Result<(Vec<Column>, usize), Error> {
-        let compiled = Compiled::new(self.device, self.batch, self.predicate, self.values())?;
-        let mut output = Output::new(self.device, self.batch.rows);
-        let unpacked = self.declare(&compiled, &mut output)?;
-        let shader = self
-            .shader(
-                &compiled,
-                "package::select::select",
-                &output.text("fn emit_row(at: u32, row: u32)"),
-            )
-            .feature("LOOKBACK", true);
-        let params = self.params();
-        let total = self.device.alloc_filled(8, 0)?;
-        let progress = self.device.alloc_filled(u64::from(params.tiles) * 8, 0)?;
-        let kernel = self.device.kernel(&shader, "write")?;
-        compiled
-            .bind(kernel.launch())
-            .bind(0, 3, &total)
-            .bind(0, 4, &progress)
-            .bind_group(GROUP, &output.buffers)
-            .params(&params)
-            .moves(compiled.bytes())
-            .run(grid(self.device, params.tiles.into(), 1))?;
-        let rows = total.download_as::<u32>()?[0] as usize;
-        compiled.check()?;
-        let columns = unpacked
-            .into_iter()
-            .zip(self.outputs)
-            .map(|(column, (_, field))| column.pack(self.device, field.data_type(), rows))
-            .collect::<Result<_, Error>>()?;
-        Ok((columns, rows))
+    /// Whether `bytes` a row may be taken for rows that the predicate may not take.
+    fn may_speculate(&self, bytes: u64) -> bool {
+        let memory = self.device.memory();
+        let room = memory.budget.saturating_sub(memory.in_use);
+        self.device.info().features.forward_progress
+            && bytes * self.batch.rows as u64 <= room / SPECULATIVE_SHARE
     }
 
-    /// The numbers of the rows taken. Waits for their count, since the size of the map follows from it.
-    fn map(&self) -> Result<(Buffer, usize), Error> {
-        let compiled = Compiled::new(self.device, self.batch, self.predicate, Vec::new())?;
+    /// Writes the rows that the predicate takes through what `declare` makes of an output of so many
+    /// rows, `bytes` bytes a row. Waits for their count, since the outputs' size follows from it.
+    fn take_rows<'d, T>(
+        &'d self,
+        compiled: &Compiled,
+        bytes: u64,
+        declare: impl Fn(&mut Output<'d>) -> Result<T, Error>,
+    ) -> Result<(Output<'d>, T, usize), Error> {
         let params = self.params();
+        let at_once = self.may_speculate(bytes);
         let total = self.device.alloc_filled(8, 0)?;
-        let counts = self.device.alloc(u64::from(params.tiles) * 4)?;
+        let tiles = u64::from(params.tiles);
+        let counts = self.device.alloc(tiles * 4)?;
+        let progress = match at_once {
+            true => self.device.alloc_filled(tiles * 8, 0)?,
+            false => counts.clone(),
+        };
         let run = |entry: &str, output: &Output<'_>, workgroups: u32| -> Result<(), Error> {
-            let text = output.text("fn emit_row(at: u32, row: u32)");
-            let shader = self.shader(&compiled, "package::select::select", &text);
+            let shader = self
+                .shader(compiled, "package::select::select", output)
+                .feature("LOOKBACK", at_once);
             let kernel = self.device.kernel(&shader, entry)?;
             compiled
                 .bind(kernel.launch())
                 .bind(0, 2, &counts)
                 .bind(0, 3, &total)
+                .bind(0, 4, &progress)
                 .bind_group(GROUP, &output.buffers)
                 .params(&params)
                 .moves(compiled.bytes())
                 .run(workgroups)?;
             Ok(())
         };
-        let numbers = |capacity: usize| -> Result<Output<'_>, Error> {
-            let mut output = Output::new(self.device, capacity);
-            let (name, _) = output.declare("u32", 4)?;
-            output.line(format!("{name}[at] = row;"));
-            Ok(output)
+        let declared = |rows: usize| -> Result<(Output<'d>, T), Error> {
+            let mut output = Output::new(self.device, rows);
+            let of_rows = declare(&mut output)?;
+            Ok((output, of_rows))
         };
-        let none = numbers(0)?;
-        let workgroups = grid(self.device, params.tiles.into(), 1);
+        let taken = || -> Result<usize, Error> { Ok(total.download_as::<u32>()?[0] as usize) };
+        let workgroups = grid(self.device, tiles, 1);
+        if at_once {
+            let (mut output, of_rows) = declared(self.batch.rows)?;
+            run("write", &output, workgroups)?;
+            let rows = taken()?;
+            output.shrink(rows)?;
+            return Ok((output, of_rows, rows));
+        }
+        let (none, _) = declared(0)?;
         run("count", &none, workgroups)?;
         run("offsets", &none, 1)?;
-        let rows = total.download_as::<u32>()?[0] as usize;
-        let output = numbers(rows)?;
+        let rows = taken()?;
+        let (output, of_rows) = declared(rows)?;
         if rows > 0 {
             run("write", &output, workgroups)?;
         }
+        Ok((output, of_rows, rows))
+    }
+
+    fn write_at_once(&self) -> Result<(Vec<Column>, usize), Error> {
+        let compiled = Compiled::new(self.device, self.batch, self.predicate, self.values())?;
+        // No value is wider than a decimal.
+        let bytes = 16 * self.outputs.len() as u64;
+        let (output, written, rows) = self.take_rows(&compiled, bytes, |output| {
+            self.declare(&compiled, output)
+        })?;
         compiled.check()?;
-        Ok((output.buffers[0].clone(), rows))
+        let columns = written.into_iter().zip(self.outputs);
+        let columns = columns.map(|(column, (_, field))| output.take(column, field.data_type()));
+        Ok((columns.collect(), rows))
+    }
+
+    /// The numbers of the rows taken.
+    fn map(&self) -> Result<(Buffer, usize), Error> {
+        let compiled = Compiled::new(self.device, self.batch, self.predicate, Vec::new())?;
+        let (output, numbers, rows) =
+            self.take_rows(&compiled, 4, |output| output.numbers("row"))?;
+        compiled.check()?;
+        Ok((output.buffers[numbers].clone(), rows))
     }
 
     /// The outputs of `rows` rows, those that `map` lists or the first.
     fn evaluate(&self, map: Option<&Buffer>, rows: usize) -> Result<Vec<Column>, Error> {
         let compiled = Compiled::new(self.device, self.batch, None, self.values())?;
         let mut output = Output::new(self.device, rows);
-        let unpacked = self.declare(&compiled, &mut output)?;
+        let written = self.declare(&compiled, &mut output)?;
         // The validity of gathered strings is written beside the computed values.
+        let mut sources = Vec::new();
         let mut validities = Vec::new();
         for (expr, _) in self.outputs {
-            let Expr::Column { index } = expr else {
+            let (Expr::Column { index }, true, true) =
+                (expr, self.is_bytes(expr), map.is_some())
+            else {
                 continue;
             };
-            let source = &self.batch.columns[*index];
-            if !self.is_bytes(expr) {
-                continue;
-            }
-            validities.push(match &source.validity {
-                Some(words) => Some((words.clone(), output.validity()?)),
+            validities.push(match &self.batch.columns[*index].validity {
+                Some(words) => {
+                    sources.push(words.clone());
+                    Some(output.source_flag()?)
+                }
                 None => None,
             });
         }
-        let text = output.text("fn emit_row(at: u32, row: u32)");
-        let shader = self
-            .shader(&compiled, "package::select::evaluate", &text)
-            .feature("MAPPED", map.is_some());
         if rows > 0 && !output.buffers.is_empty() {
+            let shader = self
+                .shader(&compiled, "package::select::evaluate", &output)
+                .feature("MAPPED", map.is_some());
             let kernel = self.device.kernel(&shader, "evaluate")?;
             let mut launch = compiled
                 .bind(kernel.launch())
                 .bind_group(GROUP, &output.buffers)
+                .bind_group(SOURCE_GROUP, &sources)
                 .params(&Params {
                     rows: rows as u32,
                     tiles: 0,
                 })
                 .moves(compiled.bytes() + output.buffers.iter().map(Buffer::len).sum::<u64>());
             if let Some(map) = map {
-                launch = launch.bind(0, 5, map);
-            }
-            for (binding, (words, _)) in validities.iter().flatten().enumerate() {
-                launch = launch.bind(super::output::SOURCE_GROUP, binding as u32, words);
+                launch = launch.bind(0, 15, map);
             }
             launch.run(grid(self.device, rows as u64, self.size().into()))?;
         }
         compiled.check()?;
-        let mut unpacked = unpacked.into_iter();
+        let mut written = written.into_iter();
         let mut validities = validities.into_iter();
         let mut columns = Vec::new();
         for (expr, field) in self.outputs {
             if let (Expr::Column { index }, true) = (expr, self.is_bytes(expr)) {
                 let source = &self.batch.columns[*index];
-                let written = validities.next().flatten();
-                columns.push(self.bytes(source, map, rows, written.map(|(_, words)| words))?);
+                let validity = validities.next().flatten();
+                let validity = validity.map(|buffer| output.buffers[buffer].clone());
+                columns.push(self.bytes(source, map, rows, validity)?);
                 continue;
             }
-            let column = unpacked
+            let column = written
                 .next()
                 .ok_or_else(|| Error::unsupported("an output that was not written"))?;
-            columns.push(column.pack(self.device, field.data_type(), rows)?);
+            columns.push(output.take(column, field.data_type()));
         }
         Ok(columns)
     }
@@ -334,15 +346,11 @@ impl Select<'_> {
         let Some(map) = map else {
             return Ok(source.clone());
         };
-        let data: Storage = gather_bytes(self.device, &source.data_type, &source.data, map, rows)?;
         Ok(Column {
             data_type: source.data_type.clone(),
             len: rows,
-            validity: match validity {
-                Some(words) => Some(from_booleans(&words, rows)?),
-                None => None,
-            },
-            data,
+            validity,
+            data: gather_bytes(self.device, &source.data_type, &source.data, map, rows)?,
         })
     }
 }
@@ -362,11 +370,12 @@ mod tests {
             )
             .generated(
                 "package::output",
-                "@group(2) @binding(0) var<storage, read_write> out0: array<u32>;
-                 fn emit_row(at: u32, row: u32) { out0[at] = row; }",
+                "import package::kernels::pack::Spot;
+                 @group(2) @binding(0) var<storage, read_write> out0: array<u32>;
+                 fn emit_row(at: u32, row: u32, live: bool, spot: Spot) { out0[at] = row; }",
             )
             .constant("SIZE", "u32", 256)
-            .constant("ITEMS", "u32", 8)
+            .constant("ITEMS", "u32", super::ITEMS)
             .feature("LOOKBACK", true)
             .link()
             .expect("a linked module");

@@ -1,5 +1,4 @@
-//! Choosing and computing rows: filter and projection in fused kernels, gathering of ragged values,
-//! packing of narrow ones.
+//! Choosing and computing rows: filter and projection in fused kernels, gathering of ragged values.
 
 mod filter;
 pub(crate) mod output;
@@ -20,31 +19,6 @@ use crate::{
 struct Params {
     rows: u32,
     words: u32,
-}
-
-/// `rows` values of `bits` bits (8 or 16), each in a u32 word of `wide`, packed.
-pub(crate) fn narrow(
-    device: &Device,
-    wide: &Buffer,
-    rows: usize,
-    bits: u32,
-) -> Result<Buffer, Error> {
-    let bytes = rows as u64 * u64::from(bits) / 8;
-    let packed = device.alloc(bytes)?;
-    let words = bytes.div_ceil(4) as u32;
-    let shader = Shader::new(&LIBRARY, "package::select::narrow").constant("BITS", "u32", bits);
-    device
-        .kernel(&shader, "narrow")?
-        .launch()
-        .bind(0, 1, wide)
-        .bind(0, 2, &packed)
-        .params(&Params {
-            rows: rows as u32,
-            words,
-        })
-        .moves(wide.len() + bytes)
-        .run(grid(device, words.into(), WORKGROUP.into()))?;
-    Ok(packed)
 }
 
 /// The ragged values at the `rows` row numbers in `map`. Waits for the lengths, since the size of the

@@ -1,17 +1,21 @@
-//! Output columns of kernels that write one row at a time: the text of `package::output`, the buffers
-//! that it declares, and what is left to do once the kernel has run.
+//! Output columns of kernels that write one row at a time: the text of `package::output`, and the
+//! buffers that it declares.
 //!
-//! Booleans, 8- and 16-bit values and validity are written as one u32 word each and packed afterwards,
-//! so that no two invocations write one word.
+//! ```text
+//! fn emit_row(at: u32, row: u32, live: bool, spot: Spot)     writes output `at`, which is of row `row`
+//! fn emit_words(word: u32, lane: u32)                        writes a word of 32 rows' bits
+//! ```
+//!
+//! Booleans, validity and 8- and 16-bit values are packed by the subgroup that computes them, which takes
+//! rows that are neighbours in the output: `evaluate.wesl` does.
 
 use arrow::datatypes::DataType;
 use whitewater_gpu::{Buffer, Device};
 
 use crate::{
     Column, Error, Storage,
-    bitmask::from_booleans,
+    column::bit_words_bytes,
     expr::{DeviceType, GeneratedValue},
-    select::narrow,
 };
 
 /// Bind group of the output buffers.
@@ -19,13 +23,13 @@ pub(crate) const GROUP: u32 = 2;
 /// Bind group of bitmaps that are gathered beside the computed values.
 pub(crate) const SOURCE_GROUP: u32 = 3;
 
-/// How the words that a kernel writes for a column become its data buffer.
+/// What a row takes in a buffer.
 #[derive(Clone, Copy, PartialEq)]
 enum Width {
-    /// Booleans and values below 32 bits go through one u32 word each.
     Bit,
-    Narrow(u32),
-    /// One u32, u64 or pair of u64 a value, as it is.
+    Byte,
+    Half,
+    /// One u32, u64 or pair of u64 a value.
     Word,
     Long,
     Wide,
@@ -37,8 +41,8 @@ impl Width {
             return Some(Width::Bit);
         }
         Some(match data_type.primitive_width()? {
-            1 => Width::Narrow(8),
-            2 => Width::Narrow(16),
+            1 => Width::Byte,
+            2 => Width::Half,
             4 => Width::Word,
             8 => Width::Long,
             16 => Width::Wide,
@@ -46,43 +50,74 @@ impl Width {
         })
     }
 
-    fn bytes(self) -> u64 {
+    fn bytes(self, rows: usize) -> u64 {
+        let rows = rows as u64;
         match self {
-            Width::Bit | Width::Narrow(_) | Width::Word => 4,
-            Width::Long => 8,
-            Width::Wide => 16,
+            Width::Bit => bit_words_bytes(rows as usize),
+            Width::Byte => rows,
+            Width::Half => rows * 2,
+            Width::Word => rows * 4,
+            Width::Long => rows * 8,
+            Width::Wide => rows * 16,
         }
     }
 
     fn element(self) -> &'static str {
         match self {
-            Width::Bit | Width::Narrow(_) | Width::Word => "u32",
             Width::Long | Width::Wide => "u64",
+            _ => "u32",
         }
     }
+
+    /// Whether several rows share a word.
+    fn is_packed(self) -> bool {
+        matches!(self, Width::Bit | Width::Byte | Width::Half)
+    }
+
+    fn of_values(data_type: &DataType) -> Result<Self, Error> {
+        Self::of(data_type)
+            .ok_or_else(|| Error::unsupported(format!("an output column of type {data_type}")))
+    }
+}
+
+/// Whether rows of `data_type` share words, so that only neighbours can be written at once.
+pub(crate) fn is_packed(data_type: &DataType) -> bool {
+    Width::of(data_type).is_some_and(Width::is_packed)
+}
+
+/// An output column: the numbers of its buffers.
+#[derive(Clone, Copy)]
+pub(crate) struct Written {
+    data: usize,
+    validity: Option<usize>,
 }
 
 /// The text of `package::output` in the making, with the buffers it declares.
 pub(crate) struct Output<'a> {
     device: &'a Device,
     /// Rows that every buffer holds.
-    capacity: usize,
+    rows: usize,
     imports: String,
     declarations: String,
     body: String,
+    words: String,
     pub(crate) buffers: Vec<Buffer>,
+    widths: Vec<Width>,
     sources: u32,
 }
 
 impl<'a> Output<'a> {
-    pub(crate) fn new(device: &'a Device, capacity: usize) -> Self {
+    pub(crate) fn new(device: &'a Device, rows: usize) -> Self {
         Self {
             device,
-            capacity,
-            imports: String::new(),
+            rows,
+            imports: "import package::kernels::pack::{Spot, collect_flags, pack_bytes, pack_halves, word_of_flags};\n"
+                .into(),
             declarations: String::new(),
             body: String::new(),
+            words: String::new(),
             buffers: Vec::new(),
+            widths: Vec::new(),
             sources: 0,
         }
     }
@@ -92,37 +127,18 @@ impl<'a> Output<'a> {
         self.imports.push_str(lines);
     }
 
-    /// The whole module, with `signature` before the body.
-    pub(crate) fn text(&self, signature: &str) -> String {
+    /// Adds a declaration.
+    pub(crate) fn declaration(&mut self, text: &str) {
+        self.declarations.push_str(text);
+    }
+
+    /// The whole module.
+    pub(crate) fn text(&self) -> String {
         format!(
-            "{}{}{signature} {{\n{}}}\n",
-            self.imports, self.declarations, self.body
+            "{}{}fn emit_row(at: u32, row: u32, live: bool, spot: Spot) {{\n{}}}\n\
+             fn emit_words(word: u32, lane: u32) {{\n{}}}\n",
+            self.imports, self.declarations, self.body, self.words
         )
-    }
-
-    /// A buffer of one `element` of `bytes` bytes a row, and its name.
-    pub(crate) fn declare(&mut self, element: &str, bytes: u64) -> Result<(String, Buffer), Error> {
-        let index = self.buffers.len();
-        let buffer = self.device.alloc(self.capacity as u64 * bytes)?;
-        self.declarations.push_str(&format!(
-            "@group({GROUP}) @binding({index}) var<storage, read_write> out{index}: array<{element}>;\n"
-        ));
-        self.buffers.push(buffer.clone());
-        Ok((format!("out{index}"), buffer))
-    }
-
-    /// Declares a source bitmap in [`SOURCE_GROUP`] and writes its bit of the row, one u32 word a row.
-    pub(crate) fn validity(&mut self) -> Result<Buffer, Error> {
-        let index = self.sources;
-        self.sources += 1;
-        self.declarations.push_str(&format!(
-            "@group({SOURCE_GROUP}) @binding({index}) var<storage, read> source{index}: array<u32>;\n"
-        ));
-        let (name, buffer) = self.declare("u32", 4)?;
-        self.line(format!(
-            "{name}[at] = (source{index}[row / 32u] >> (row % 32u)) & 1u;"
-        ));
-        Ok(buffer)
     }
 
     /// A line of the body.
@@ -132,6 +148,51 @@ impl<'a> Output<'a> {
         self.body.push('\n');
     }
 
+    fn declare(&mut self, width: Width) -> Result<usize, Error> {
+        let index = self.buffers.len();
+        let buffer = self.device.alloc(width.bytes(self.rows))?;
+        self.declarations.push_str(&format!(
+            "@group({GROUP}) @binding({index}) var<storage, read_write> out{index}: array<{}>;\n",
+            width.element()
+        ));
+        self.buffers.push(buffer);
+        self.widths.push(width);
+        Ok(index)
+    }
+
+    /// Writes one u32 a row.
+    pub(crate) fn numbers(&mut self, value: &str) -> Result<usize, Error> {
+        let index = self.declare(Width::Word)?;
+        self.line(format!("if (live) {{ out{index}[at] = {value}; }}"));
+        Ok(index)
+    }
+
+    /// Writes one bit a row.
+    pub(crate) fn flag(&mut self, condition: &str) -> Result<usize, Error> {
+        let index = self.declare(Width::Bit)?;
+        self.declarations
+            .push_str(&format!("var<private> bits{index}: vec4<u32>;\n"));
+        self.line(format!(
+            "bits{index} = collect_flags(bits{index}, live && ({condition}), spot);"
+        ));
+        self.words.push_str(&format!(
+            "    out{index}[word] = word_of_flags(bits{index}, lane);\n"
+        ));
+        Ok(index)
+    }
+
+    /// Declares a source bitmap in [`SOURCE_GROUP`] and writes its bit of the row.
+    pub(crate) fn source_flag(&mut self) -> Result<usize, Error> {
+        let index = self.sources;
+        self.sources += 1;
+        self.declarations.push_str(&format!(
+            "@group({SOURCE_GROUP}) @binding({index}) var<storage, read> source{index}: array<u32>;\n"
+        ));
+        self.flag(&format!(
+            "((source{index}[row / 32u] >> (row % 32u)) & 1u) != 0u"
+        ))
+    }
+
     /// Writes `low` (and `high`) as the value, and `valid` (if it can be false) as the validity.
     pub(crate) fn column(
         &mut self,
@@ -139,88 +200,63 @@ impl<'a> Output<'a> {
         low: &str,
         high: &str,
         valid: Option<&str>,
-    ) -> Result<Unpacked, Error> {
-        let width = Width::of(data_type)
-            .ok_or_else(|| Error::unsupported(format!("a group column of type {data_type}")))?;
-        let (name, data) = self.declare(width.element(), width.bytes())?;
-        match width {
+    ) -> Result<Written, Error> {
+        let width = Width::of_values(data_type)?;
+        let data = match width {
+            Width::Bit => self.flag(&format!("({low}) != 0u"))?,
+            _ => {
+                let index = self.declare(width)?;
+                self.value(index, width, low, high);
+                index
+            }
+        };
+        let validity = valid.map(|valid| self.flag(valid)).transpose()?;
+        Ok(Written { data, validity })
+    }
+
+    fn value(&mut self, index: usize, width: Width, low: &str, high: &str) {
+        let (pack, shared) = match width {
+            Width::Byte => ("pack_bytes", 4),
+            Width::Half => ("pack_halves", 2),
             Width::Wide => {
-                self.line(format!("{name}[2u * at] = {low};"));
-                self.line(format!("{name}[2u * at + 1u] = {high};"));
+                self.line(format!(
+                    "if (live) {{ out{index}[2u * at] = {low}; out{index}[2u * at + 1u] = {high}; }}"
+                ));
+                return;
             }
-            _ => self.line(format!("{name}[at] = {low};")),
-        }
-        let validity = match valid {
-            Some(valid) => {
-                let (name, buffer) = self.declare("u32", 4)?;
-                self.line(format!("{name}[at] = select(0u, 1u, {valid});"));
-                Some(buffer)
+            _ => {
+                self.line(format!("if (live) {{ out{index}[at] = {low}; }}"));
+                return;
             }
-            None => None,
         };
-        Ok(Unpacked {
-            width,
-            data,
-            validity,
-        })
-    }
-}
-
-/// A column as the kernel wrote it: no bits packed yet.
-pub(crate) struct Unpacked {
-    width: Width,
-    data: Buffer,
-    pub(crate) validity: Option<Buffer>,
-}
-
-impl Unpacked {
-    /// Only the validity, of a column whose data comes otherwise.
-    pub(crate) fn validity(words: Buffer) -> Self {
-        Self {
-            width: Width::Word,
-            data: words.clone(),
-            validity: Some(words),
-        }
+        self.line(format!("let packed{index} = {pack}(select(0u, {low}, live));"));
+        self.line(format!(
+            "if (live && at % {shared}u == 0u) {{ out{index}[at / {shared}u] = packed{index}; }}"
+        ));
     }
 
-    /// The column of the first `rows` rows.
-    pub(crate) fn pack(
-        self,
-        device: &Device,
-        data_type: &DataType,
-        rows: usize,
-    ) -> Result<Column, Error> {
-        let data = match self.width {
-            Width::Bit => Storage::Bits(from_booleans(&self.data, rows)?),
-            Width::Narrow(bits) => Storage::Fixed(narrow(device, &self.data, rows, bits)?),
-            _ => Storage::Fixed(trimmed(
-                device,
-                self.data,
-                rows as u64 * self.width.bytes(),
-            )?),
-        };
-        let validity = match self.validity {
-            Some(words) => Some(from_booleans(&words, rows)?),
-            None => None,
-        };
-        Ok(Column {
+    /// Gives back what buffers hold past their first `rows` rows.
+    pub(crate) fn shrink(&mut self, rows: usize) -> Result<(), Error> {
+        for (buffer, width) in std::mem::take(&mut self.buffers).into_iter().zip(&self.widths) {
+            self.buffers.push(buffer.shrunk(width.bytes(rows))?);
+        }
+        self.rows = rows;
+        Ok(())
+    }
+
+    /// A column that the kernel has written.
+    pub(crate) fn take(&self, written: Written, data_type: &DataType) -> Column {
+        let data = self.buffers[written.data].clone();
+        Column {
             data_type: data_type.clone(),
-            len: rows,
-            validity,
-            data,
-        })
+            len: self.rows,
+            validity: written.validity.map(|index| self.buffers[index].clone()),
+            data: match self.widths[written.data] {
+                Width::Bit => Storage::Bits(data),
+                _ => Storage::Fixed(data),
+            },
+        }
     }
-}
-
-/// The first `bytes` bytes of `buffer`: itself where they are all of it, else a copy, so that no more
-/// memory is held than the rows need.
-fn trimmed(device: &Device, buffer: Buffer, bytes: u64) -> Result<Buffer, Error> {
-    if buffer.len() == bytes {
-        return Ok(buffer);
-    }
-    let exact = device.alloc(bytes)?;
-    device.copy(&buffer, &exact, bytes)?;
-    Ok(exact)
 }
 
 /// The low and high words of the value in variable `name`, as WGSL.
