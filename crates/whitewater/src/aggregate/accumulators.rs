@@ -94,8 +94,8 @@ impl Accumulators {
             windows,
             state: Vec::new(),
         };
-        if flavour == Flavour::Grouped {
-            // Every group has rows, which tells a group that exists from an empty state.
+        if flavour == Flavour::Grouped && aggregates.is_empty() {
+            // A state has a word at least.
             plan.accumulator(Gathers::Count { arg: None });
         }
         for aggregate in aggregates {
@@ -120,6 +120,11 @@ impl Accumulators {
         let count_of = |plan: &mut Self| {
             let arg = arg.filter(|arg| plan.arguments[*arg].1.nullable);
             plan.accumulator(Gathers::Count { arg })
+        };
+        // A group has rows: its values are null only if the argument can be.
+        let seen_of = |plan: &mut Self, arg: usize| {
+            let always = plan.flavour == Flavour::Grouped && !plan.arguments[arg].1.nullable;
+            (!always).then(|| count_of(plan))
         };
         let sum_of = |plan: &mut Self, arg: usize| -> Result<(u32, Encoding), Error> {
             let gathers = match (kind, &data_type) {
@@ -146,24 +151,25 @@ impl Accumulators {
                 self.column(field, Encoding::Plain, word, None);
             }
             (Function::Sum, Some(arg), [field]) => {
-                let seen = count_of(self);
+                let seen = seen_of(self, arg);
                 let (word, encoding) = sum_of(self, arg)?;
-                self.column(field, encoding, word, Some(seen));
+                self.column(field, encoding, word, seen);
             }
             (Function::Avg, Some(arg), [count, sum]) => {
-                let seen = count_of(self);
+                let count_word = count_of(self);
+                let seen = seen_of(self, arg);
                 let (word, encoding) = sum_of(self, arg)?;
-                self.column(count, Encoding::Plain, seen, None);
-                self.column(sum, encoding, word, Some(seen));
+                self.column(count, Encoding::Plain, count_word, None);
+                self.column(sum, encoding, word, seen);
             }
             (Function::Min | Function::Max, Some(arg), [field]) => {
                 if kind == DeviceType::I128 {
                     return Err(unsupported());
                 }
                 let minimum = aggregate.function == Function::Min;
-                let seen = count_of(self);
+                let seen = seen_of(self, arg);
                 let word = self.accumulator(Gathers::Extreme { arg, minimum, kind });
-                self.column(field, Encoding::Ordered { minimum }, word, Some(seen));
+                self.column(field, Encoding::Ordered { minimum }, word, seen);
             }
             _ => return Err(unsupported()),
         }

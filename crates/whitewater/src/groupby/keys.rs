@@ -146,7 +146,7 @@ impl Keys {
     fn write(&self, text: &mut String) -> std::fmt::Result {
         writeln!(
             text,
-            "import package::kernels::hash::{{hash_combine, hash_u64}};\n\
+            "import package::kernels::hash::{{fold_u64, hash_combine, hash_u64}};\n\
              import package::kernels::int128::{{I128, i128_from_i64}};\n\
              import package::groupby::bytes::{{byte_of, float_key32, float_key64}};"
         )?;
@@ -154,7 +154,6 @@ impl Keys {
         if !names.is_empty() {
             writeln!(text, "import package::generated::{{{}}};", names.join(", "))?;
         }
-        writeln!(text, "struct Key {{ word: u64, hash: u64 }}")?;
         let mut binding = 0;
         for (index, (key, _)) in self.keys.iter().enumerate() {
             match key {
@@ -176,7 +175,10 @@ impl Keys {
     }
 
     fn write_packed(&self, text: &mut String) -> std::fmt::Result {
-        writeln!(text, "fn key_of(row: u32) -> Key {{\n    var word = 0lu;")?;
+        writeln!(
+            text,
+            "struct Key {{ word: u64 }}\nfn key_of(row: u32) -> Key {{\n    var word = 0lu;"
+        )?;
         let mut at = 0;
         for (index, (key, nullable)) in self.keys.iter().enumerate() {
             let bits = match key {
@@ -206,13 +208,18 @@ impl Keys {
         }
         writeln!(
             text,
-            "    return Key(word, hash_u64(word));\n}}\n\
+            "    return Key(word);\n}}\n\
+             fn hash_of(key: Key) -> u64 {{ return hash_u64(key.word); }}\n\
+             fn spread(key: Key) -> u32 {{ return fold_u64(key.word) * 0x9e3779b1u; }}\n\
              fn same_key(word: u64, key: Key, row: u32) -> bool {{ return word == key.word; }}"
         )
     }
 
     fn write_hashed(&self, text: &mut String) -> std::fmt::Result {
-        writeln!(text, "fn key_of(row: u32) -> Key {{\n    var h = 0lu;")?;
+        writeln!(
+            text,
+            "struct Key {{ word: u64, hash: u64 }}\nfn key_of(row: u32) -> Key {{\n    var h = 0lu;"
+        )?;
         for index in 0..self.keys.len() {
             writeln!(
                 text,
@@ -223,7 +230,10 @@ impl Keys {
         }
         writeln!(
             text,
-            "    return Key((h & 0xffffffff00000000lu) | u64(row), h);\n}}\n\
+            "    // Never the bits of an empty slot, whose row could not be read.\n    \
+             return Key((h & 0x7fffffff00000000lu) | u64(row), h);\n}}\n\
+             fn hash_of(key: Key) -> u64 {{ return key.hash; }}\n\
+             fn spread(key: Key) -> u32 {{ return u32(key.hash); }}\n\
              fn same_key(word: u64, key: Key, row: u32) -> bool {{\n    \
              if (((word ^ key.word) >> 32u) != 0lu) {{ return false; }}\n    \
              let other = u32(word & 0xfffffffflu);"

@@ -81,13 +81,26 @@ impl Table {
         let all = u64::from(slots) + 1;
         let bases = if bases.is_empty() { &[0] } else { bases };
         Ok(Self {
-            slots,
-            words: device.alloc_filled(all * 8, 0xff)?,
             owners: device.alloc_filled(all * 4, 0xff)?,
             states: device.alloc_filled(all * 8 * u64::from(plan.words), 0)?,
             status: device.alloc_filled(16, 0)?,
             deferred: device.alloc(rows.min(MOST_DEFERRED).max(all) * 4)?,
             windows: device.upload(bytemuck::cast_slice(bases))?,
+            ..Self::without_states(device, slots)?
+        })
+    }
+
+    /// A table that only tells whether a key is there.
+    fn without_states(device: &Device, slots: u32) -> Result<Self, Error> {
+        let none = device.alloc(16)?;
+        Ok(Self {
+            slots,
+            words: device.alloc_filled((u64::from(slots) + 1) * 8, 0xff)?,
+            owners: none.clone(),
+            states: none.clone(),
+            status: none.clone(),
+            deferred: none.clone(),
+            windows: none,
         })
     }
 }
@@ -114,6 +127,7 @@ impl Run<'_> {
             .constant("EXTREMES", "u32", self.plan.extremes)
             .constant("WINDOWS", "u32", self.plan.windows)
             .constant("LOCAL_SLOTS", "u32", local.slots)
+            .constant("LOCAL_SHIFT", "u32", 32 - local.slots.ilog2())
             .constant("REPLICAS", "u32", local.replicas)
     }
 
@@ -152,7 +166,7 @@ impl Run<'_> {
     pub(super) fn sample(&self, every: bool) -> Result<Findings, Error> {
         let rows = self.batch.rows as u64;
         let floats = self.plan.floats().len();
-        let table = Table::new(self.device, SAMPLE_SLOTS, 0, self.plan, &[])?;
+        let table = Table::without_states(self.device, SAMPLE_SLOTS)?;
         let sampled = self.device.alloc_filled(8 + 8 * floats as u64, 0)?;
         let mut looked_at = rows.min(SAMPLE_ROWS);
         let kernel = self.kernel("package::groupby::estimate", "estimate")?;

@@ -123,13 +123,22 @@ fn update(plan: &Accumulators, text: &mut String, level: Level) -> Result {
                 };
                 let base = float;
                 float += 1;
+                // With one window, as nearly always, there is none to find.
+                let (window, outside, bottom) = match plan.windows {
+                    1 => ("0", "u32(above) >= u32(WINDOW)", "base"),
+                    _ => (
+                        "above / WINDOW",
+                        "above < 0 || window >= i32(WINDOWS)",
+                        "base + window * WINDOW",
+                    ),
+                };
                 format!(
                     "let v = in.value{arg};\n        {specials}if (v != 0.0lf) {{\n            \
                      let base = window_base({base}u);\n            \
                      let above = exponent_of(v) - base;\n            \
-                     let window = above / WINDOW;\n            \
-                     if (above < 0 || window >= i32(WINDOWS)) {{ flag_outside(); }} else {{\n                \
-                     let bottom = base + window * WINDOW;\n                {add};\n            }}\n        }}"
+                     let window = {window};\n            \
+                     if ({outside}) {{ flag_outside(); }} else {{\n                \
+                     let bottom = {bottom};\n                {add};\n            }}\n        }}"
                 )
             }
         };

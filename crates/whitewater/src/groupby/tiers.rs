@@ -39,17 +39,24 @@ pub(super) fn workgroup_size(info: &DeviceInfo) -> u32 {
 
 /// The shared tier for about `groups` groups, if their states fit.
 pub(super) fn local(info: &DeviceInfo, plan: &Accumulators, groups: u64) -> Option<Local> {
-    let slots = (2 * groups).next_power_of_two().clamp(16, 1 << 20) as u32;
-    let bytes = |replicas: u32| slots * (12 + replicas * (4 * plan.limbs + 8 * plan.extremes));
+    let slots_for = |each: u64| (each * groups).next_power_of_two().clamp(16, 1 << 20) as u32;
+    let bytes = |slots: u32, replicas: u32| {
+        slots * (12 + replicas * (4 * plan.limbs + 8 * plan.extremes))
+    };
     // Some workgroup memory is taken by collectives.
     let most = MOST_BYTES.min(info.workgroup_memory.saturating_sub(2 << 10));
-    if u64::from(slots) < 2 * groups || bytes(1) > most {
+    let mut slots = slots_for(2);
+    if u64::from(slots) < 2 * groups || bytes(slots, 1) > most {
         return None;
     }
     let roomy = ROOMY_BYTES.min(most);
     let mut replicas = 1;
-    while replicas < MOST_REPLICAS && bytes(2 * replicas) <= roomy {
+    while replicas < MOST_REPLICAS && bytes(slots, 2 * replicas) <= roomy {
         replicas *= 2;
+    }
+    // Few groups: a sparser table, in which hardly a row meets another group's slot.
+    while slots < slots_for(8) && bytes(2 * slots, replicas) <= roomy {
+        slots *= 2;
     }
     Some(Local { slots, replicas })
 }
