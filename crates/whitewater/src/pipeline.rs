@@ -1,6 +1,6 @@
 //! A compiled pipeline over one batch: the generated module with the batch's buffers behind it.
 
-use whitewater_gpu::{Backend, Buffer, Device, Launch, Shader};
+use whitewater_gpu::{Buffer, Device, Launch, Shader};
 
 use crate::{
     Batch, Error, Storage,
@@ -68,7 +68,6 @@ impl Compiled {
             narrow: true,
         };
         let generated = compile(&spec, &batch.schema, &layouts(batch))?;
-        refuse_untrusted(device, &generated.text)?;
         let buffers = generated
             .bindings
             .iter()
@@ -105,28 +104,6 @@ impl Compiled {
         }
         let word = self.errors.download_as::<u32>()?[0];
         ArithmeticError::from_word(word).map_or(Ok(()), |error| Err(Error::Arithmetic(error)))
-    }
-}
-
-/// Refuses what hardware Vulkan, Metal and DX12 drivers were seen to get wrong: 128-bit division (a
-/// quotient lost its leading digits on NVIDIA's Vulkan driver) and decimals as floats (their division
-/// of doubles is not correctly rounded). The CPU takes these instead.
-fn refuse_untrusted(device: &Device, text: &str) -> Result<(), Error> {
-    const UNTRUSTED: [&str; 5] = [
-        "i128_div",
-        "i128_rem",
-        "u128_div",
-        "i64_div_round",
-        "i128_to_f64",
-    ];
-    let info = device.info();
-    let trusted = info.backend == Backend::Cuda || info.software;
-    match UNTRUSTED.iter().any(|name| text.contains(name)) && !trusted {
-        true => Err(Error::unsupported(format!(
-            "decimal division through {}",
-            info.backend
-        ))),
-        false => Ok(()),
     }
 }
 

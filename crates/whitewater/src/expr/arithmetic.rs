@@ -60,7 +60,8 @@ impl Body<'_> {
             Op::Sub => self.call(FLOAT, "sub_f32", &[l, r]),
             Op::Mul if double => self.call(FLOAT, "mul_f64", &[l, r]),
             Op::Mul => self.call(FLOAT, "mul_f32", &[l, r]),
-            Op::Div if !double => self.call(FLOAT, "div_f32", &[l, r]),
+            Op::Div if double => self.call(FLOAT, "div_f64", &[l, r]),
+            Op::Div => self.call(FLOAT, "div_f32", &[l, r]),
             _ => format!("{l} {} {r}", op.symbol()),
         };
         let raw = self.bind(raw);

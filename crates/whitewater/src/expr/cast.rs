@@ -364,7 +364,8 @@ impl Body<'_> {
         };
         let divisor = std::hint::black_box(10f64).powi(scale.into());
         let divisor = self.f64_bits(divisor.to_bits());
-        let mut code = self.bind(format!("{unscaled} / {divisor}"));
+        let quotient = self.call("package::kernels::float", "div_f64", &[&unscaled, &divisor]);
+        let mut code = self.bind(quotient);
         if *to == DataType::Float32 {
             code = self.bind(format!("f32({code})"));
         }

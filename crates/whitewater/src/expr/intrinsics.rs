@@ -17,5 +17,6 @@ pub const INTRINSICS: &[(&str, &str)] = &[
         "package_kernels_int128__2mul_hi_u64",
         "return __umul64hi({0}, {1});",
     ),
+    ("package_kernels_float__1div_f64", "return {0} / {1};"),
     ("package_kernels_float__1rem_f64", "return fmod({0}, {1});"),
 ];

@@ -7,7 +7,10 @@ use super::{
     tiers::{self, Local},
 };
 use crate::{
-    Batch, Error, aggregate::accumulators::Accumulators, kernels::LIBRARY, params::grid,
+    Batch, Error,
+    aggregate::accumulators::Accumulators,
+    kernels::LIBRARY,
+    params::grid,
     pipeline::Compiled,
     select::output::{self, Output},
 };

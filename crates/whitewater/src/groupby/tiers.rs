@@ -40,9 +40,8 @@ pub(super) fn workgroup_size(info: &DeviceInfo) -> u32 {
 /// The shared tier for about `groups` groups, if their states fit.
 pub(super) fn local(info: &DeviceInfo, plan: &Accumulators, groups: u64) -> Option<Local> {
     let slots_for = |each: u64| (each * groups).next_power_of_two().clamp(16, 1 << 20) as u32;
-    let bytes = |slots: u32, replicas: u32| {
-        slots * (12 + replicas * (4 * plan.limbs + 8 * plan.extremes))
-    };
+    let bytes =
+        |slots: u32, replicas: u32| slots * (12 + replicas * (4 * plan.limbs + 8 * plan.extremes));
     // Some workgroup memory is taken by collectives.
     let most = MOST_BYTES.min(info.workgroup_memory.saturating_sub(2 << 10));
     let mut slots = slots_for(2);

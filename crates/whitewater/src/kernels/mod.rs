@@ -1,6 +1,9 @@
 //! Device code: the modules that kernels import, layered subgroup, workgroup, device, and the
 //! library that links them with the operators' kernels.
 
+#[cfg(test)]
+pub(crate) mod tests;
+
 use whitewater_gpu::Library;
 
 /// Every WESL module of the engine.

@@ -257,9 +257,8 @@ impl Select<'_> {
         let compiled = Compiled::new(self.device, self.batch, self.predicate, self.values())?;
         // No value is wider than a decimal.
         let bytes = 16 * self.outputs.len() as u64;
-        let (output, written, rows) = self.take_rows(&compiled, bytes, |output| {
-            self.declare(&compiled, output)
-        })?;
+        let (output, written, rows) =
+            self.take_rows(&compiled, bytes, |output| self.declare(&compiled, output))?;
         compiled.check()?;
         let columns = written.into_iter().zip(self.outputs);
         let columns = columns.map(|(column, (_, field))| output.take(column, field.data_type()));
@@ -284,8 +283,7 @@ impl Select<'_> {
         let mut sources = Vec::new();
         let mut validities = Vec::new();
         for (expr, _) in self.outputs {
-            let (Expr::Column { index }, true, true) =
-                (expr, self.is_bytes(expr), map.is_some())
+            let (Expr::Column { index }, true, true) = (expr, self.is_bytes(expr), map.is_some())
             else {
                 continue;
             };

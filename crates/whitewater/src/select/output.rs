@@ -229,7 +229,9 @@ impl<'a> Output<'a> {
                 return;
             }
         };
-        self.line(format!("let packed{index} = {pack}(select(0u, {low}, live));"));
+        self.line(format!(
+            "let packed{index} = {pack}(select(0u, {low}, live));"
+        ));
         self.line(format!(
             "if (live && at % {shared}u == 0u) {{ out{index}[at / {shared}u] = packed{index}; }}"
         ));
@@ -237,7 +239,10 @@ impl<'a> Output<'a> {
 
     /// Gives back what buffers hold past their first `rows` rows.
     pub(crate) fn shrink(&mut self, rows: usize) -> Result<(), Error> {
-        for (buffer, width) in std::mem::take(&mut self.buffers).into_iter().zip(&self.widths) {
+        for (buffer, width) in std::mem::take(&mut self.buffers)
+            .into_iter()
+            .zip(&self.widths)
+        {
             self.buffers.push(buffer.shrunk(width.bytes(rows))?);
         }
         self.rows = rows;

@@ -1,15 +1,16 @@
 //! Runs expressions on a device, row by row, against arrow's kernels on the CPU.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use arrow::{
     array::{Array, ArrayRef, RecordBatch, make_array},
     datatypes::{DataType, Field, Schema},
     error::ArrowError,
 };
-use whitewater_gpu::{Buffer, Device, Library, Selection, Shader};
+use whitewater_gpu::{Buffer, Library, Shader};
 
 use crate::expr::{ColumnLayout, DeviceType, Expr, Part, Pipeline, compile};
+use crate::kernels::tests::device;
 
 static LIBRARY: Library = Library {
     modules: &[
@@ -35,16 +36,6 @@ static LIBRARY: Library = Library {
 #[derive(Clone, Copy, bytemuck::NoUninit)]
 struct Params {
     rows: u32,
-}
-
-/// The device that `WHITEWATER_DEVICE` names, or the software device.
-fn device() -> &'static Device {
-    static DEVICE: OnceLock<Device> = OnceLock::new();
-    DEVICE.get_or_init(|| {
-        let name = std::env::var("WHITEWATER_DEVICE").unwrap_or_else(|_| "software".into());
-        let selection: Selection = name.parse().expect("a device's name");
-        Device::open(selection).expect("a device")
-    })
 }
 
 /// The bits of a row's value, as the kernel holds it; none for null.

@@ -147,14 +147,14 @@ fn error_words_name_the_first_error() {
 const CALLS: &str = "
 import package::kernels::bits::extend_i32;
 import package::kernels::errors::raise;
-import package::kernels::float::rem_f64;
+import package::kernels::float::{div_f64, rem_f64};
 import package::kernels::int128::{I128, i128_div, i128_mul};
 @group(0) @binding(1) var<storage, read_write> words: array<I128>;
 @group(0) @binding(2) var<storage, read_write> doubles: array<f64>;
 @compute @workgroup_size(1) fn main() {
   words[0] = i128_div(i128_mul(words[1], words[2]), words[3]);
   words[0].lo = bitcast<u64>(extend_i32(3i));
-  doubles[0] = rem_f64(doubles[1], doubles[2]);
+  doubles[0] = div_f64(rem_f64(doubles[1], doubles[2]), doubles[3]);
   raise(1u);
 }";
 
