@@ -65,6 +65,7 @@ pub fn group(device: &Device, batch: &Batch, aggregation: &Aggregation) -> Resul
             compiled: &compiled,
             keys: &keys,
             plan: &plan,
+            texts: [plan.text(), keys.text()],
             local: None,
         };
         let findings = run.sample(every)?;

@@ -51,6 +51,8 @@ pub(super) struct Run<'a> {
     pub(super) compiled: &'a Compiled,
     pub(super) keys: &'a Keys,
     pub(super) plan: &'a Accumulators,
+    /// The modules `package::accumulators` and `package::keys`, written once for all kernels.
+    pub(super) texts: [String; 2],
     pub(super) local: Option<Local>,
 }
 
@@ -117,8 +119,8 @@ impl Run<'_> {
         let shader = self
             .compiled
             .specialise(Shader::new(&LIBRARY, root))
-            .generated("package::accumulators", self.plan.text())
-            .generated("package::keys", self.keys.text());
+            .generated("package::accumulators", &*self.texts[0])
+            .generated("package::keys", &*self.texts[1]);
         Ok(self.device.kernel(&self.specify(shader, local), entry)?)
     }
 
@@ -288,7 +290,7 @@ impl Run<'_> {
             .compiled
             .specialise(Shader::new(&LIBRARY, "package::select::evaluate"))
             .feature("MAPPED", true)
-            .generated("package::keys", self.keys.text())
+            .generated("package::keys", &*self.texts[1])
             .generated("package::output", output.text());
         let local = Local {
             slots: 16,

@@ -56,12 +56,15 @@ fn run(imports: &str, expression: &str, pairs: &[[u128; 2]]) -> Vec<u128> {
         "import package::kernels::pack::Spot;\n{imports}\n\
          @group(2) @binding(0) var<storage, read> input: array<u64>;\n\
          @group(2) @binding(1) var<storage, read_write> output: array<u64>;\n\
-         fn emit_row(at: u32, row: u32, live: bool, spot: Spot) {{\n    \
+         struct Row {{ row: u32 }}\n\
+         fn load_row(row: u32) -> Row {{ return Row(row); }}\n\
+         fn store_row(v: Row, at: u32, live: bool, spot: Spot) {{\n    \
+         let row = v.row;\n    \
          let a = I128(input[4u * row], input[4u * row + 1u]);\n    \
          let b = I128(input[4u * row + 2u], input[4u * row + 3u]);\n    \
          let result = {expression};\n    \
          if (live) {{ output[2u * at] = result.lo; output[2u * at + 1u] = result.hi; }}\n}}\n\
-         fn emit_words(word: u32, lane: u32) {{}}\n"
+         fn store_words(word: u32, lane: u32) {{}}\n"
     );
     let shader = Shader::new(&LIBRARY, "package::select::evaluate")
         .feature("MAPPED", false)

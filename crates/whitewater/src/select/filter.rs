@@ -170,6 +170,7 @@ impl Select<'_> {
             .generated("package::output", output.text())
             .constant("SIZE", "u32", self.size())
             .constant("ITEMS", "u32", ITEMS)
+            .constant("AT_ONCE", "u32", output.rows_at_once(ITEMS))
     }
 
     /// Declares the computed outputs in `output`.
@@ -177,9 +178,10 @@ impl Select<'_> {
         let mut written = Vec::new();
         for value in &compiled.generated.values {
             let name = &value.function;
-            output.import(&format!("import package::generated::{name};\n"));
-            let local = format!("{name}_");
-            output.line(format!("let {local} = {name}(row);"));
+            let option = format!("{}Option", value.alias);
+            output.import(&format!("import package::generated::{{{name}, {option}}};\n"));
+            output.load(name, &option, &format!("{name}(row)"));
+            let local = format!("v.{name}");
             let (low, high) = words(&local, value);
             let valid = value.nullable.then(|| format!("{local}.valid"));
             written.push(output.column(&value.data_type, &low, &high, valid.as_deref())?);
@@ -369,11 +371,15 @@ mod tests {
             .generated(
                 "package::output",
                 "import package::kernels::pack::Spot;
-                 @group(2) @binding(0) var<storage, read_write> out0: array<u32>;
-                 fn emit_row(at: u32, row: u32, live: bool, spot: Spot) { out0[at] = row; }",
+                 @group(2) @binding(0) var<storage, read> in0: array<u64>;
+                 @group(2) @binding(1) var<storage, read_write> out0: array<u64>;
+                 struct Row { value: u64 }
+                 fn load_row(row: u32) -> Row { return Row(in0[row]); }
+                 fn store_row(v: Row, at: u32, live: bool, spot: Spot) { out0[at] = v.value; }",
             )
             .constant("SIZE", "u32", 256)
             .constant("ITEMS", "u32", super::ITEMS)
+            .constant("AT_ONCE", "u32", super::ITEMS / 2)
             .feature("LOOKBACK", true)
             .link()
             .expect("a linked module");

@@ -2,8 +2,10 @@
 //! buffers that it declares.
 //!
 //! ```text
-//! fn emit_row(at: u32, row: u32, live: bool, spot: Spot)     writes output `at`, which is of row `row`
-//! fn emit_words(word: u32, lane: u32)                        writes a word of 32 rows' bits
+//! struct Row { row: u32, value0: Value0Option, … }
+//! fn load_row(row: u32) -> Row
+//! fn store_row(v: Row, at: u32, live: bool, spot: Spot)      as output `at`
+//! fn store_words(word: u32, lane: u32)                       a word of 32 rows' bits
 //! ```
 //!
 //! Booleans, validity and 8- and 16-bit values are packed by the subgroup that computes them, which takes
@@ -99,6 +101,9 @@ pub(crate) struct Output<'a> {
     rows: usize,
     imports: String,
     declarations: String,
+    /// Fields of `Row`, and the expressions that load them.
+    fields: String,
+    loads: Vec<String>,
     body: String,
     words: String,
     pub(crate) buffers: Vec<Buffer>,
@@ -114,6 +119,8 @@ impl<'a> Output<'a> {
             imports: "import package::kernels::pack::{Spot, collect_flags, pack_bytes, pack_halves, word_of_flags};\n"
                 .into(),
             declarations: String::new(),
+            fields: "row: u32".into(),
+            loads: vec!["row".into()],
             body: String::new(),
             words: String::new(),
             buffers: Vec::new(),
@@ -132,13 +139,34 @@ impl<'a> Output<'a> {
         self.declarations.push_str(text);
     }
 
+    /// Loads a value of a row: `v.{name}` in the body.
+    pub(crate) fn load(&mut self, name: &str, data_type: &str, expression: &str) {
+        self.fields.push_str(&format!(", {name}: {data_type}"));
+        self.loads.push(expression.into());
+    }
+
     /// The whole module.
     pub(crate) fn text(&self) -> String {
+        let Self {
+            imports,
+            declarations,
+            fields,
+            body,
+            words,
+            ..
+        } = self;
+        let loads = self.loads.join(", ");
         format!(
-            "{}{}fn emit_row(at: u32, row: u32, live: bool, spot: Spot) {{\n{}}}\n\
-             fn emit_words(word: u32, lane: u32) {{\n{}}}\n",
-            self.imports, self.declarations, self.body, self.words
+            "{imports}{declarations}struct Row {{ {fields} }}\n\
+             fn load_row(row: u32) -> Row {{ return Row({loads}); }}\n\
+             fn store_row(v: Row, at: u32, live: bool, spot: Spot) {{\n    let row = v.row;\n{body}}}\n\
+             fn store_words(word: u32, lane: u32) {{\n{words}}}\n"
         )
+    }
+
+    /// How many rows an invocation loads before it stores the first, of up to `most`: a few words each.
+    pub(crate) fn rows_at_once(&self, most: u32) -> u32 {
+        (most / (self.loads.len() as u32).next_power_of_two()).max(1)
     }
 
     /// A line of the body.
