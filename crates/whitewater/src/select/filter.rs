@@ -179,7 +179,9 @@ impl Select<'_> {
         for value in &compiled.generated.values {
             let name = &value.function;
             let option = format!("{}Option", value.alias);
-            output.import(&format!("import package::generated::{{{name}, {option}}};\n"));
+            output.import(&format!(
+                "import package::generated::{{{name}, {option}}};\n"
+            ));
             output.load(name, &option, &format!("{name}(row)"));
             let local = format!("v.{name}");
             let (low, high) = words(&local, value);
