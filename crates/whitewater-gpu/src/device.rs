@@ -37,7 +37,8 @@ pub struct Device {
 pub(crate) struct Inner {
     backend: Box<dyn DeviceBackend>,
     pub(crate) pool: Pool,
-    modules: Mutex<HashMap<String, Arc<Module>>>,
+    /// By the shader itself: its parts are compared, which is cheaper than a digest at every launch.
+    modules: Mutex<HashMap<Shader, Arc<Module>, foldhash::fast::RandomState>>,
     cache: DiskCache,
     profile: Mutex<Profile>,
     failure: Mutex<Option<Error>>,
@@ -208,8 +209,7 @@ impl Device {
     /// The entry point `entry` of `shader`, compiled once per device and cached on disk.
     pub fn kernel(&self, shader: &Shader, entry: &str) -> Result<Kernel> {
         self.check()?;
-        let key = shader.key();
-        let cached = self.inner.modules.lock().get(&key).cloned();
+        let cached = self.inner.modules.lock().get(shader).cloned();
         let module = match cached {
             Some(module) => module,
             None => {
@@ -217,7 +217,7 @@ impl Device {
                 self.inner
                     .modules
                     .lock()
-                    .entry(key)
+                    .entry(shader.clone())
                     .or_insert(module)
                     .clone()
             }
@@ -228,12 +228,12 @@ impl Device {
     /// Compiles `shaders` in parallel ahead of their use.
     pub fn prepare(&self, shaders: &[Shader]) -> Result<()> {
         let entryless = |shader: &Shader| -> Result<()> {
-            let key = shader.key();
-            if self.inner.modules.lock().contains_key(&key) {
+            if self.inner.modules.lock().contains_key(shader) {
                 return Ok(());
             }
             let module = Arc::new(self.compile(shader)?);
-            self.inner.modules.lock().entry(key).or_insert(module);
+            let mut modules = self.inner.modules.lock();
+            modules.entry(shader.clone()).or_insert(module);
             Ok(())
         };
         std::thread::scope(|scope| {

@@ -46,12 +46,30 @@ impl Library {
     }
 }
 
+/// A library, which is told from others by where it is.
+#[derive(Clone, Copy, Debug)]
+struct Identity(&'static Library);
+
+impl PartialEq for Identity {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self.0, other.0)
+    }
+}
+
+impl Eq for Identity {}
+
+impl std::hash::Hash for Identity {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        std::ptr::from_ref(self.0).hash(state);
+    }
+}
+
 /// One root module of a [`Library`] with what specialises it.
 ///
 /// Aliases and constants become the module `package::spec`, which kernels import.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Shader {
-    library: &'static Library,
+    library: Identity,
     root: String,
     features: BTreeMap<String, bool>,
     spec: Vec<String>,
@@ -62,7 +80,7 @@ impl Shader {
     /// The module at path `root` of `library`, unspecialised.
     pub fn new(library: &'static Library, root: &str) -> Self {
         Self {
-            library,
+            library: Identity(library),
             root: root.into(),
             features: BTreeMap::new(),
             spec: Vec::new(),
@@ -103,7 +121,7 @@ impl Shader {
     /// What distinguishes this shader from every other, of other versions of its library too. The
     /// linked text would not do: the linker orders declarations anew in every process.
     pub(crate) fn key(&self) -> String {
-        let library = self.library.fingerprint();
+        let library = self.library.0.fingerprint();
         let features = format!("{:?}", self.features);
         let spec = self.spec.join("\n");
         let mut parts: Vec<&[u8]> = vec![
@@ -134,7 +152,7 @@ impl Shader {
     /// Links the modules to one WGSL module and validates it.
     pub fn link(&self) -> Result<Linked> {
         let mut resolver = VirtualResolver::new();
-        for (path, text) in self.library.modules {
+        for (path, text) in self.library.0.modules {
             resolver.add_module(self.path(path)?, Cow::Borrowed(*text));
         }
         for (path, text) in &self.generated {
@@ -170,7 +188,7 @@ impl Shader {
             module,
             info,
             entries,
-            intrinsics: self.library.intrinsics,
+            intrinsics: self.library.0.intrinsics,
         })
     }
 }

@@ -4,6 +4,7 @@
 //! @group(1) @binding(0) var<storage, read> c3: array<i64>;    columns that are used, and no others
 //! @group(1) @binding(1) var<storage, read> v3: array<u32>;    their validity, if the batch has any
 //! fn predicate(row: u32) -> bool                              true: not false, not null
+//! fn predicate_word(word: u32) -> u32                         32 rows of it, if it is a boolean column
 //! alias Value2 = i64;
 //! struct Value2Option { value: Value2, valid: bool }
 //! const VALUE2_NULLABLE: bool = true;
@@ -131,6 +132,8 @@ pub struct Generated {
     pub bindings: Vec<Binding>,
     /// The values, in the order of [`Pipeline::values`].
     pub values: Vec<GeneratedValue>,
+    /// Whether the predicate is a column of bits: there is a `predicate_word`.
+    pub mask: bool,
     /// Whether the module may raise: it then uses the errors word at `@group(0) @binding(0)`.
     pub raises: bool,
 }
@@ -152,6 +155,7 @@ pub fn compile(
         &mut uses,
         &mut functions,
     )?;
+    let mask = predicate_word(spec.predicate.as_ref(), schema, &uses, &mut functions);
     let mut values = Vec::new();
     for (name, expr) in &spec.values {
         let mut body = Body::new(schema, inputs, &mut uses);
@@ -213,6 +217,7 @@ pub fn compile(
         text,
         bindings,
         values,
+        mask,
         raises,
     })
 }
@@ -232,6 +237,25 @@ fn predicate(
     body.lines.push(format!("return {truth};"));
     function(text, "predicate", "bool", &body.lines);
     Ok(body.raises)
+}
+
+/// The predicate by the word, where it is a boolean column; bits past the last row are undefined.
+fn predicate_word(expr: Option<&Expr>, schema: &Schema, uses: &Uses, text: &mut String) -> bool {
+    let Some(Expr::Column { index }) = expr else {
+        return false;
+    };
+    if *schema.field(*index).data_type() != DataType::Boolean {
+        return false;
+    }
+    let valid = match uses.buffers.contains_key(&(*index, Part::Validity)) {
+        true => format!(" & v{index}[word]"),
+        false => String::new(),
+    };
+    let _ = writeln!(
+        text,
+        "fn predicate_word(word: u32) -> u32 {{ return c{index}[word]{valid}; }}"
+    );
+    true
 }
 
 fn function(text: &mut String, name: &str, result: &str, lines: &[String]) {

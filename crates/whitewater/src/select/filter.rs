@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Rows are taken in one pass over the predicate's columns on a device with forward progress (buffers
-//! for all rows, of which the end is given back), else by count, offsets and write.
+//! for all rows, of which the end is given back), else by count, offsets and write; so too where the
+//! predicate is a mask of bits, which costs nearly nothing to count.
 
 use std::sync::Arc;
 
@@ -147,6 +148,16 @@ impl Select<'_> {
         if self.device.info().software { 64 } else { 256 }
     }
 
+    /// Invocations of the one workgroup that makes offsets.
+    fn offsets_size(&self) -> u32 {
+        let info = self.device.info();
+        if info.software {
+            64
+        } else {
+            info.max_workgroup_size.min(1024)
+        }
+    }
+
     fn params(&self) -> Params {
         let tile = self.size() * ITEMS;
         Params {
@@ -208,7 +219,7 @@ impl Select<'_> {
         declare: impl Fn(&mut Output<'d>) -> Result<T, Error>,
     ) -> Result<(Output<'d>, T, usize), Error> {
         let params = self.params();
-        let at_once = self.may_speculate(bytes);
+        let at_once = self.may_speculate(bytes) && !compiled.generated.mask;
         let total = self.device.alloc_filled(8, 0)?;
         let tiles = u64::from(params.tiles);
         let counts = self.device.alloc(tiles * 4)?;
@@ -219,7 +230,9 @@ impl Select<'_> {
         let run = |entry: &str, output: &Output<'_>, workgroups: u32| -> Result<(), Error> {
             let shader = self
                 .shader(compiled, "package::select::select", output)
-                .feature("LOOKBACK", at_once);
+                .feature("LOOKBACK", at_once)
+                .feature("MASK", compiled.generated.mask)
+                .constant("OFFSETS_SIZE", "u32", self.offsets_size());
             let kernel = self.device.kernel(&shader, entry)?;
             compiled
                 .bind(kernel.launch())
@@ -380,6 +393,7 @@ mod tests {
                  fn store_row(v: Row, at: u32, live: bool, spot: Spot) { out0[at] = v.value; }",
             )
             .constant("SIZE", "u32", 256)
+            .constant("OFFSETS_SIZE", "u32", 1024)
             .constant("ITEMS", "u32", super::ITEMS)
             .constant("AT_ONCE", "u32", super::ITEMS / 2)
             .feature("LOOKBACK", true)
