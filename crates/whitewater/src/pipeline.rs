@@ -46,6 +46,15 @@ pub(crate) fn describe(expr: &Expr, batch: &Batch) -> Result<GeneratedValue, Err
         .ok_or_else(|| Error::unsupported("an expression without a value"))
 }
 
+/// The buffers that `predicate` alone reads.
+pub(crate) fn bindings(predicate: Option<&Expr>, batch: &Batch) -> Result<Vec<Binding>, Error> {
+    let spec = Pipeline {
+        predicate: predicate.cloned(),
+        ..Pipeline::default()
+    };
+    Ok(compile(&spec, &batch.schema, &layouts(batch))?.bindings)
+}
+
 /// A generated module and the buffers that it binds.
 pub(crate) struct Compiled {
     pub(crate) generated: Generated,

@@ -54,6 +54,15 @@ impl DeviceType {
         }
     }
 
+    /// Bytes of a value in registers.
+    pub(crate) fn bytes(self) -> u32 {
+        match self {
+            DeviceType::Bool | DeviceType::I32 | DeviceType::U32 | DeviceType::F32 => 4,
+            DeviceType::I64 | DeviceType::U64 | DeviceType::F64 => 8,
+            DeviceType::I128 => 16,
+        }
+    }
+
     /// A zero of this type.
     pub fn zero(self) -> &'static str {
         match self {

@@ -25,11 +25,11 @@ use crate::{
     expr::{ColumnLayout, Expr, Pipeline, compile},
     kernels::LIBRARY,
     params::grid,
-    pipeline::{Compiled, describe},
+    pipeline::{Compiled, bindings, describe},
 };
 
 /// Rows that an invocation tries at a time.
-const ITEMS: u32 = 16;
+const ITEMS: u32 = 8;
 /// The single pass may take this share of the memory budget for rows that may not be taken.
 const SPECULATIVE_SHARE: u64 = 4;
 
@@ -145,7 +145,7 @@ impl Select<'_> {
     }
 
     fn size(&self) -> u32 {
-        if self.device.info().software { 64 } else { 256 }
+        if self.device.info().software { 64 } else { 512 }
     }
 
     /// Invocations of the one workgroup that makes offsets.
@@ -181,7 +181,7 @@ impl Select<'_> {
             .generated("package::output", output.text())
             .constant("SIZE", "u32", self.size())
             .constant("ITEMS", "u32", ITEMS)
-            .constant("AT_ONCE", "u32", output.rows_at_once(ITEMS))
+            .constant("AT_ONCE", "u32", output.rows_at_once(4 * ITEMS).min(ITEMS))
     }
 
     /// Declares the computed outputs in `output`.
@@ -210,6 +210,16 @@ impl Select<'_> {
             && bytes * self.batch.rows as u64 <= room / SPECULATIVE_SHARE
     }
 
+    /// Whether the values of all rows are held until their place is known: where they come from the
+    /// columns that the predicate reads anyway, and a few registers hold them.
+    fn may_carry(&self, compiled: &Compiled) -> Result<bool, Error> {
+        const MOST_BYTES: u32 = 16;
+        let values = &compiled.generated.values;
+        let bytes: u32 = values.iter().map(|value| value.device.bytes()).sum();
+        Ok((1..=MOST_BYTES).contains(&bytes)
+            && bindings(self.predicate, self.batch)? == compiled.generated.bindings)
+    }
+
     /// Writes the rows that the predicate takes through what `declare` makes of an output of so many
     /// rows, `bytes` bytes a row. Waits for their count, since the outputs' size follows from it.
     fn take_rows<'d, T>(
@@ -227,10 +237,12 @@ impl Select<'_> {
             true => self.device.alloc_filled(tiles * 8, 0)?,
             false => counts.clone(),
         };
+        let carry = at_once && self.may_carry(compiled)?;
         let run = |entry: &str, output: &Output<'_>, workgroups: u32| -> Result<(), Error> {
             let shader = self
                 .shader(compiled, "package::select::select", output)
                 .feature("LOOKBACK", at_once)
+                .feature("CARRY", carry)
                 .feature("MASK", compiled.generated.mask)
                 .constant("OFFSETS_SIZE", "u32", self.offsets_size());
             let kernel = self.device.kernel(&shader, entry)?;
@@ -381,13 +393,15 @@ mod tests {
         let linked = Shader::new(&LIBRARY, "package::select::select")
             .generated(
                 "package::generated",
-                "fn predicate(row: u32) -> bool { return row % 3u == 0u; }",
+                "@group(1) @binding(0) var<storage, read> in0: array<u64>;
+                 fn predicate(row: u32) -> bool { return in0[row] < 5lu; }",
             )
             .generated(
                 "package::output",
                 "import package::kernels::pack::Spot;
-                 @group(2) @binding(0) var<storage, read> in0: array<u64>;
-                 @group(2) @binding(1) var<storage, read_write> out0: array<u64>;
+                 import package::generated::in0;
+
+                 @group(2) @binding(0) var<storage, read_write> out0: array<u64>;
                  struct Row { value: u64 }
                  fn load_row(row: u32) -> Row { return Row(in0[row]); }
                  fn store_row(v: Row, at: u32, live: bool, spot: Spot) { out0[at] = v.value; }",
@@ -397,6 +411,7 @@ mod tests {
             .constant("ITEMS", "u32", super::ITEMS)
             .constant("AT_ONCE", "u32", super::ITEMS / 2)
             .feature("LOOKBACK", true)
+            .feature("CARRY", true)
             .link()
             .expect("a linked module");
         if std::env::var_os("PRINT").is_some() {
