@@ -246,6 +246,42 @@ fn groups_equal_the_hosts() {
     }
 }
 
+/// The groups by column 0, by key: the state columns as text.
+fn states(batch: &Batch, aggregates: &[Aggregate]) -> BTreeMap<String, Vec<String>> {
+    let aggregation = Aggregation {
+        predicate: None,
+        keys: vec![(Expr::column(0), batch.schema.field(0).clone())],
+        aggregates: aggregates.to_vec(),
+    };
+    let groups = group(device(), batch, &aggregation).expect("groups");
+    let groups = groups.download().expect("download");
+    let text = |column: usize, row: usize| {
+        arrow::util::display::array_value_to_string(groups.column(column), row).expect("a value")
+    };
+    let columns = groups.num_columns();
+    (0..groups.num_rows())
+        .map(|row| (text(0, row), (1..columns).map(|c| text(c, row)).collect()))
+        .collect()
+}
+
+#[test]
+fn aggregates_alone_are_what_they_are_together() {
+    // Which accumulators a kernel has depends on the aggregates and on what can be null.
+    for nulls in [false, true] {
+        let batch = Batch::upload(device(), &table(500, 5, nulls)).expect("upload");
+        let together = states(&batch, &all());
+        assert!(states(&batch, &[]).keys().eq(together.keys()));
+        let mut at = 0;
+        for aggregate in all() {
+            let width = aggregate.state.len();
+            for (key, alone) in states(&batch, std::slice::from_ref(&aggregate)) {
+                assert_eq!(alone, together[&key][at..at + width], "{aggregate:?} {key}");
+            }
+            at += width;
+        }
+    }
+}
+
 #[test]
 fn float_sums_are_the_same_on_every_run() {
     let host = table(4000, 3, false);
