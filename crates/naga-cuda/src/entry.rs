@@ -92,8 +92,12 @@ impl Writer<'_> {
             self.argument(&mut body, index, entry.workgroup_size)?;
         }
         body.write()?;
+        let bounds = match self.options.resident_invocations {
+            Some(resident) => format!("{threads}, {}", (resident / threads).max(1)),
+            None => threads.to_string(),
+        };
         let text = format!(
-            "extern \"C\" __global__ void __launch_bounds__({threads}) {symbol}({}) {{\n{}}}\n",
+            "extern \"C\" __global__ void __launch_bounds__({bounds}) {symbol}({}) {{\n{}}}\n",
             parameters.join(", "),
             body.out
         );

@@ -40,6 +40,9 @@ pub struct Options {
     pub intrinsics: Intrinsics,
     /// Whether workgroup memory starts as zero, as WGSL has it. It costs time, so the default is not.
     pub zero_initialize_workgroup_memory: bool,
+    /// Invocations that a multiprocessor should hold at a time: a bound on the registers of each. The
+    /// compiler's own choice if none.
+    pub resident_invocations: Option<u32>,
     /// Values of pipeline-overridable constants.
     pub pipeline_constants: PipelineConstants,
 }

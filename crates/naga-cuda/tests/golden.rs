@@ -51,6 +51,22 @@ fn translations_are_as_recorded() {
     }
 }
 
+#[test]
+fn resident_invocations_bound_the_launch() {
+    let source = "@compute @workgroup_size(64, 2) fn main() {}";
+    for (resident, bounds) in [(None, "128"), (Some(1024), "128, 8"), (Some(64), "128, 1")] {
+        let options = Options {
+            resident_invocations: resident,
+            ..Options::default()
+        };
+        let text = translate(source, &options).expect("a translation").source;
+        assert!(
+            text.contains(&format!("__launch_bounds__({bounds})")),
+            "{text}"
+        );
+    }
+}
+
 /// Whether NVRTC can be loaded; a test command that installs it says that it must.
 fn nvrtc() -> bool {
     // SAFETY: only asks the loader whether the library can be opened.

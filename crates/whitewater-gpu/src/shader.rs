@@ -74,6 +74,7 @@ pub struct Shader {
     features: BTreeMap<String, bool>,
     spec: Vec<String>,
     generated: Vec<(String, String)>,
+    resident: Option<u32>,
 }
 
 impl Shader {
@@ -85,6 +86,7 @@ impl Shader {
             features: BTreeMap::new(),
             spec: Vec::new(),
             generated: Vec::new(),
+            resident: None,
         }
     }
 
@@ -113,6 +115,13 @@ impl Shader {
         self
     }
 
+    /// Asks for registers few enough that a multiprocessor holds `invocations` at a time (CUDA; other
+    /// interfaces do not let one choose).
+    pub fn resident(mut self, invocations: u32) -> Self {
+        self.resident = Some(invocations);
+        self
+    }
+
     /// The root module's path.
     pub fn root(&self) -> &str {
         &self.root
@@ -124,11 +133,13 @@ impl Shader {
         let library = self.library.0.fingerprint();
         let features = format!("{:?}", self.features);
         let spec = self.spec.join("\n");
+        let resident = format!("{:?}", self.resident);
         let mut parts: Vec<&[u8]> = vec![
             library.as_bytes(),
             self.root.as_bytes(),
             features.as_bytes(),
             spec.as_bytes(),
+            resident.as_bytes(),
         ];
         for (path, text) in &self.generated {
             parts.push(path.as_bytes());
@@ -189,6 +200,7 @@ impl Shader {
             info,
             entries,
             intrinsics: self.library.0.intrinsics,
+            resident: self.resident,
         })
     }
 }
@@ -257,6 +269,7 @@ pub struct Linked {
     pub(crate) info: ModuleInfo,
     pub(crate) entries: Vec<Entry>,
     pub(crate) intrinsics: &'static [&'static [Intrinsic]],
+    resident: Option<u32>,
 }
 
 impl Linked {
@@ -273,7 +286,10 @@ impl Linked {
 
     /// The CUDA C++ of every entry point.
     pub fn cuda(&self) -> Result<naga_cuda::Translation> {
-        let mut options = naga_cuda::Options::default();
+        let mut options = naga_cuda::Options {
+            resident_invocations: self.resident,
+            ..Default::default()
+        };
         for (name, body) in self.intrinsics.iter().copied().flatten() {
             options.intrinsics.insert(*name, *body);
         }

@@ -56,6 +56,7 @@ impl Body<'_> {
         let raw = match op {
             Op::Rem if double => self.call(FLOAT, "rem_f64", &[l, r]),
             Op::Rem => self.call(FLOAT, "rem_f32", &[l, r]),
+            Op::Add if !double => self.call(FLOAT, "add_f32", &[l, r]),
             Op::Sub if double => self.call(FLOAT, "sub_f64", &[l, r]),
             Op::Sub => self.call(FLOAT, "sub_f32", &[l, r]),
             Op::Mul if double => self.call(FLOAT, "mul_f64", &[l, r]),

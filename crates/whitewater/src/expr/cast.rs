@@ -169,7 +169,10 @@ impl Body<'_> {
     /// The f64 that equals an f32.
     fn as_f64(&mut self, value: &Value) -> String {
         match value.device {
-            DeviceType::F32 => self.bind(format!("f64({})", value.code)),
+            DeviceType::F32 => {
+                let widened = self.call(FLOAT, "widen_f32", &[&value.code]);
+                self.bind(widened)
+            }
             _ => value.code.clone(),
         }
     }
@@ -177,12 +180,14 @@ impl Body<'_> {
     /// f32 and f64: NaN keeps its sign and the leading bits of its payload, as on the CPU.
     fn float_cast(&mut self, value: &Value, to: &DataType) -> Result<Value, ExprError> {
         let x = &value.code;
-        let converted = self.converted(
-            value.device,
-            DeviceType::of(to).unwrap_or(DeviceType::F64),
-            x,
-        );
-        let text = if value.device == DeviceType::F32 {
+        let (from, device) = (value.device, DeviceType::of(to));
+        let converted = match (from, device) {
+            (DeviceType::F32, Some(DeviceType::F64)) => self.call(FLOAT, "widen_f32", &[x]),
+            (DeviceType::F64, Some(DeviceType::F32)) => self.call(FLOAT, "narrow_f64", &[x]),
+            _ => return Ok(value.clone()),
+        };
+        let converted = self.bind(converted);
+        let text = if from == DeviceType::F32 {
             let nan = self.call(FLOAT, "is_nan_f32", &[x]);
             let bits = self.bind(format!("bitcast<u32>({x})"));
             let widened = self.bind(format!(
@@ -367,7 +372,8 @@ impl Body<'_> {
         let quotient = self.call("package::kernels::float", "div_f64", &[&unscaled, &divisor]);
         let mut code = self.bind(quotient);
         if *to == DataType::Float32 {
-            code = self.bind(format!("f32({code})"));
+            let narrowed = self.call(FLOAT, "narrow_f64", &[&code]);
+            code = self.bind(narrowed);
         }
         self.value_of(code, to, value.valid.clone())
     }

@@ -106,7 +106,7 @@ fn check(imports: &str, expression: &str, oracle: impl Fn(u128, u128) -> Option<
 const INT128: &str = "import package::kernels::int128::{I128, I128Division, U64Division, div_2by1, i128_add, i128_div, \
     i128_div_round, i128_from_i64, i128_mul, i128_rem, i128_sub, i128_to_f64, i64_div_round, mul_hi_u64, mul_wide_i64, u128_div};\n\
     import package::kernels::bits::leading_zeros_u64;\n\
-    import package::kernels::float::{div_f32, div_f64, rem_f64};";
+    import package::kernels::float::{add_f32, div_f32, div_f64, mul_f32, narrow_f64, rem_f64, sub_f32, widen_f32};";
 
 fn check_int(expression: &str, oracle: impl Fn(u128, u128) -> Option<u128>) {
     check(INT128, expression, oracle);
@@ -212,5 +212,55 @@ fn floats() {
     check_int(
         "I128(bitcast<u64>(rem_f64(bitcast<f64>(a.lo), bitcast<f64>(b.lo))), 0lu)",
         |a, b| bits(double(a) % double(b)),
+    );
+}
+
+#[test]
+fn singles() {
+    let single = |x: u128| f32::from_bits(x as u32);
+    // Small ones too, so that sums and products fall below the normal numbers.
+    let small = |x: u128| f32::from_bits(x as u32 & 0x8fff_ffff);
+    let low_bits = |x: f32| (!x.is_nan()).then(|| x.to_bits().into());
+    type Operation = fn(f32, f32) -> f32;
+    let operations: [(&str, Operation); 4] = [
+        ("add", |a, b| a + b),
+        ("sub", |a, b| a - b),
+        ("mul", |a, b| a * b),
+        ("div", |a, b| a / b),
+    ];
+    for (name, oracle) in operations {
+        let call = |mask: &str| {
+            let side = |side: &str| format!("bitcast<f32>(u32({side}.lo & {mask}))");
+            format!(
+                "I128(u64(bitcast<u32>({name}_f32({}, {}))), 0lu)",
+                side("a"),
+                side("b")
+            )
+        };
+        // Where an operand is NaN, the caller settles the result.
+        let finite = |a: f32, b: f32| !a.is_nan() && !b.is_nan();
+        check_int(&call("0xfffffffflu"), |a, b| {
+            let (a, b) = (single(a), single(b));
+            low_bits(oracle(a, b)).filter(|_| finite(a, b))
+        });
+        check_int(&call("0x8ffffffflu"), |a, b| {
+            low_bits(oracle(small(a), small(b)))
+        });
+    }
+    check_int(
+        "I128(bitcast<u64>(widen_f32(bitcast<f32>(u32(a.lo & 0x8ffffffflu)))), 0lu)",
+        |a, _| bits(small(a).into()),
+    );
+    check_int(
+        "I128(u64(bitcast<u32>(narrow_f64(bitcast<f64>(a.lo & 0xbffffffffffffffflu)))), 0lu)",
+        |a, _| low_bits(double(a & 0xbfff_ffff_ffff_ffff) as f32),
+    );
+    // Every exponent at which an f64 becomes a subnormal f32.
+    check_int(
+        "I128(u64(bitcast<u32>(narrow_f64(bitcast<f64>((a.lo & 0x801ffffffffffffflu) | (((b.lo & 31lu) + 866lu) << 52u))))), 0lu)",
+        |a, b| {
+            let exponent = ((low(b) & 31) + 866) << 52;
+            low_bits(f64::from_bits((low(a) & 0x801f_ffff_ffff_ffff) | exponent) as f32)
+        },
     );
 }

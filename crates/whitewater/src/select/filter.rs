@@ -230,7 +230,7 @@ impl Select<'_> {
     ) -> Result<(Output<'d>, T, usize), Error> {
         let params = self.params();
         let at_once = self.may_speculate(bytes) && !compiled.generated.mask;
-        let total = self.device.alloc_filled(8, 0)?;
+        let total = self.device.alloc(4)?;
         let tiles = u64::from(params.tiles);
         let counts = self.device.alloc(tiles * 4)?;
         let progress = match at_once {
@@ -266,7 +266,7 @@ impl Select<'_> {
         let workgroups = grid(self.device, tiles, 1);
         if at_once {
             let (mut output, of_rows) = declared(self.batch.rows)?;
-            run("write", &output, workgroups)?;
+            run("write", &output, params.tiles)?;
             let rows = taken()?;
             output.shrink(rows)?;
             return Ok((output, of_rows, rows));

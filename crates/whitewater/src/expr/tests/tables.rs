@@ -135,6 +135,14 @@ pub(super) fn doubles() -> ArrayRef {
         18_446_744_073_709_551_615.0,
         f64::MAX,
         f64::MIN_POSITIVE,
+        // Subnormal as f32, and halfway between two of these.
+        1e-45,
+        -1.1e-38,
+        1.5 * f64::from(f32::from_bits(1)),
+        2.5 * f64::from(f32::from_bits(1)),
+        // 0 as f32, and the first that is not.
+        0.5 * f64::from(f32::from_bits(1)),
+        0.500_000_1 * f64::from(f32::from_bits(1)),
         f64::INFINITY,
         f64::NEG_INFINITY,
         f64::NAN,
@@ -166,6 +174,13 @@ pub(super) fn singles() -> ArrayRef {
         -2_147_483_648.0,
         f32::MAX,
         f32::MIN_POSITIVE,
+        // Subnormals, and what is near them.
+        -1.5 * f32::MIN_POSITIVE,
+        f32::from_bits(1),
+        f32::from_bits(0x8000_0003),
+        f32::from_bits(0x0040_0001),
+        f32::from_bits(0x807f_ffff),
+        1e30,
         f32::INFINITY,
         f32::NEG_INFINITY,
         f32::NAN,
