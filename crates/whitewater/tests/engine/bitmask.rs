@@ -1,10 +1,8 @@
 //! Bitmask kernels against arrow's own.
 
-mod common;
-
+use crate::device;
 use arrow::array::{Array, ArrayRef};
 use arrow::{array::BooleanArray, compute::kernels::boolean};
-use common::device;
 use std::sync::Arc;
 use whitewater::gpu::Buffer;
 use whitewater::{Column, Storage, bitmask};

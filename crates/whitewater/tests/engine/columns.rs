@@ -1,11 +1,9 @@
 //! Columns and batches go to the device and come back unchanged: every type, sliced or not.
 
-mod common;
-
 use std::sync::Arc;
 
+use crate::device;
 use arrow::{array::*, buffer::NullBuffer, compute::cast, datatypes::*};
-use common::device;
 use whitewater::{Batch, Column, Error};
 
 /// One array of every type, `rows` long, with nulls by `valid`.

@@ -1,4 +1,9 @@
-//! What the engine's tests share: the device under test.
+//! The engine's operators on one device, against arrow's own kernels: one binary, so that they link once.
+
+mod aggregate;
+mod bitmask;
+mod columns;
+mod select;
 
 use std::{str::FromStr, sync::OnceLock};
 

@@ -1,15 +1,13 @@
 //! Reductions and group-by against sums worked out on the host, row by row.
 
-mod common;
-
 use std::{collections::BTreeMap, sync::Arc};
 
+use crate::device;
 use arrow::{
     array::*,
     compute::concat_batches,
     datatypes::{DataType, Field, Float64Type, Int64Type, UInt64Type},
 };
-use common::device;
 use whitewater::{
     Batch,
     aggregate::{Aggregate, Aggregation, Function, reduce},

@@ -1,15 +1,13 @@
 //! Filter and projection against arrow's own kernels.
 
-mod common;
-
 use std::sync::Arc;
 
+use crate::device;
 use arrow::{
     array::*,
     compute::{filter_record_batch, kernels::cmp, kernels::numeric},
     datatypes::{DataType, Field, Int64Type},
 };
-use common::device;
 use whitewater::{
     Batch,
     expr::{Expr, Literal, Op},
