@@ -32,6 +32,7 @@ const UNKNOWN_MEMORY_BUDGET: u64 = 4 << 30;
 #[derive(Clone)]
 pub struct Device {
     pub(crate) inner: Arc<Inner>,
+    portable: bool,
 }
 
 pub(crate) struct Inner {
@@ -98,12 +99,27 @@ impl Device {
                 timed: AtomicBool::new(false),
                 checked: Mutex::default(),
             }),
+            portable: false,
         })
     }
 
     /// What the device is and can do.
     pub fn info(&self) -> &DeviceInfo {
         self.inner.backend.info()
+    }
+
+    /// Whether a workgroup that waits on another one that has started is sure to see it finish.
+    pub fn has_forward_progress(&self) -> bool {
+        self.info().features.forward_progress && !self.portable
+    }
+
+    /// The same device through a handle that does not promise forward progress: what is tested on it holds
+    /// for devices that have none.
+    pub fn portable(&self) -> Self {
+        Self {
+            portable: true,
+            ..self.clone()
+        }
     }
 
     /// The pool's figures.

@@ -18,6 +18,7 @@ pub mod groupby;
 pub mod kernels;
 mod params;
 mod pipeline;
+pub mod scan;
 pub mod select;
 pub mod table;
 

@@ -62,7 +62,8 @@ fn describe(adapter: &Adapter) -> Result<DeviceInfo, String> {
             int64_atomics: features.contains(Wanted::SHADER_INT64_ATOMIC_ALL_OPS),
             float64: true,
             subgroups: true,
-            forward_progress: false,
+            // Workgroups are taken in order by threads of the operating system.
+            forward_progress: about.driver == "llvmpipe",
             timestamps: features.contains(Wanted::TIMESTAMP_QUERY),
         },
     })

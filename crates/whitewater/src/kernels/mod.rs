@@ -4,7 +4,7 @@
 #[cfg(test)]
 pub(crate) mod tests;
 
-use whitewater_gpu::Library;
+use whitewater_gpu::{Intrinsic, Library};
 
 /// Every WESL module of the engine.
 pub static LIBRARY: Library = Library {
@@ -33,6 +33,7 @@ pub static LIBRARY: Library = Library {
             "package::groupby::bytes",
             include_str!("../groupby/bytes.wesl"),
         ),
+        ("package::scan::scan", include_str!("../scan/scan.wesl")),
         (
             "package::select::select",
             include_str!("../select/select.wesl"),
@@ -63,12 +64,30 @@ pub static LIBRARY: Library = Library {
         ("package::kernels::float", include_str!("float.wesl")),
         ("package::kernels::hash", include_str!("hash.wesl")),
         ("package::kernels::int128", include_str!("int128.wesl")),
+        (
+            "package::kernels::look_back",
+            include_str!("look_back.wesl"),
+        ),
         ("package::kernels::order", include_str!("order.wesl")),
         ("package::kernels::pack", include_str!("pack.wesl")),
+        ("package::kernels::running", include_str!("running.wesl")),
+        ("package::kernels::subgroup", include_str!("subgroup.wesl")),
         (
             "package::kernels::workgroup",
             include_str!("workgroup.wesl"),
         ),
     ],
-    intrinsics: &[crate::expr::INTRINSICS],
+    intrinsics: &[crate::expr::INTRINSICS, LOOK_BACK],
 };
+
+/// CUDA bodies for device functions of `package::kernels::look_back`.
+const LOOK_BACK: &[Intrinsic] = &[
+    (
+        "package_kernels__1look_back__1load_state",
+        "return a_load({global:package_kernels__1look_back_progress}[{0}]);",
+    ),
+    (
+        "package_kernels__1look_back__1store_state",
+        "a_store({global:package_kernels__1look_back_progress}[{0}], {1});",
+    ),
+];

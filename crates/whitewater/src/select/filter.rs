@@ -182,6 +182,8 @@ impl Select<'_> {
             .constant("SIZE", "u32", self.size())
             .constant("ITEMS", "u32", ITEMS)
             .constant("AT_ONCE", "u32", output.rows_at_once(4 * ITEMS).min(ITEMS))
+            .alias("Running", "u32")
+            .constant("IDENTITY", "u32", 0)
     }
 
     /// Declares the computed outputs in `output`.
@@ -206,7 +208,7 @@ impl Select<'_> {
     fn may_speculate(&self, bytes: u64) -> bool {
         let memory = self.device.memory();
         let room = memory.budget.saturating_sub(memory.in_use);
-        self.device.info().features.forward_progress
+        self.device.has_forward_progress()
             && bytes * self.batch.rows as u64 <= room / SPECULATIVE_SHARE
     }
 
@@ -410,6 +412,8 @@ mod tests {
             .constant("OFFSETS_SIZE", "u32", 1024)
             .constant("ITEMS", "u32", super::ITEMS)
             .constant("AT_ONCE", "u32", super::ITEMS / 2)
+            .alias("Running", "u32")
+            .constant("IDENTITY", "u32", 0)
             .feature("LOOKBACK", true)
             .feature("CARRY", true)
             .link()

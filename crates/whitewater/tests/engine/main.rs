@@ -3,6 +3,7 @@
 mod aggregate;
 mod bitmask;
 mod columns;
+mod scan;
 mod select;
 
 use std::{str::FromStr, sync::OnceLock};
@@ -17,4 +18,9 @@ pub fn device() -> &'static Device {
         let selection = Selection::from_str(&name).expect("a device name");
         Device::open(selection).expect("the device under test")
     })
+}
+
+/// The device under test, as it is and as one without forward progress.
+pub fn devices() -> [Device; 2] {
+    [device().clone(), device().portable()]
 }

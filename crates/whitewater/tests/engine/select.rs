@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::device;
+use crate::{device, devices};
 use arrow::{
     array::*,
     compute::{filter_record_batch, kernels::cmp, kernels::numeric},
@@ -57,8 +57,12 @@ fn columns(batch: &RecordBatch, indices: impl IntoIterator<Item = usize>) -> Vec
 
 fn run(host: &RecordBatch, predicate: Option<&Expr>, outputs: &[(Expr, Field)]) -> RecordBatch {
     let batch = Batch::upload(device(), host).expect("upload");
-    let result = filter_project(device(), &batch, predicate, outputs).expect("a result");
-    result.download().expect("download")
+    let [result, portable] = devices().map(|device| {
+        let result = filter_project(&device, &batch, predicate, outputs).expect("a result");
+        result.download().expect("download")
+    });
+    assert_eq!(result, portable, "with look-back and without");
+    result
 }
 
 #[test]
