@@ -77,6 +77,9 @@ fi
 export CARGO_INCREMENTAL=0
 # Whatever the device, the first kernels of every module are compiled for sm_80 and sm_90 too.
 export WHITEWATER_CHECK_CUDA=1
+# The software driver runs workgroups one after the other, so that those which wait for earlier ones can be
+# tested on it.
+export LP_NUM_THREADS=1
 # All tests run on one device.
 export WHITEWATER_TEST_DEVICE="${WHITEWATER_TEST_DEVICE:-software}"
 export WHITEWATER_DEVICE="$WHITEWATER_TEST_DEVICE"

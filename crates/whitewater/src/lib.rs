@@ -20,6 +20,7 @@ mod params;
 mod pipeline;
 pub mod scan;
 pub mod select;
+pub mod sort;
 pub mod table;
 
 pub use column::{Column, Storage};

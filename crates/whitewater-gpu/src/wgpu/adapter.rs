@@ -62,11 +62,16 @@ fn describe(adapter: &Adapter) -> Result<DeviceInfo, String> {
             int64_atomics: features.contains(Wanted::SHADER_INT64_ATOMIC_ALL_OPS),
             float64: true,
             subgroups: true,
-            // Workgroups are taken in order by threads of the operating system.
-            forward_progress: about.driver == "llvmpipe",
+            forward_progress: about.driver == "llvmpipe" && one_workgroup_at_a_time(),
             timestamps: features.contains(Wanted::TIMESTAMP_QUERY),
         },
     })
+}
+
+/// Whether Mesa's software driver is told to run workgroups one after the other: then one never waits for
+/// another that has started. With several threads it may, and the driver ends loops after 65535 turns.
+fn one_workgroup_at_a_time() -> bool {
+    std::env::var("LP_NUM_THREADS").is_ok_and(|threads| threads == "0" || threads == "1")
 }
 
 /// True where an adapter of `device_type` answers to `selection`.

@@ -4,7 +4,7 @@
 #[cfg(test)]
 pub(crate) mod tests;
 
-use whitewater_gpu::{Intrinsic, Library};
+use whitewater_gpu::Library;
 
 /// Every WESL module of the engine.
 pub static LIBRARY: Library = Library {
@@ -33,6 +33,10 @@ pub static LIBRARY: Library = Library {
             "package::groupby::bytes",
             include_str!("../groupby/bytes.wesl"),
         ),
+        ("package::sort::encode", include_str!("../sort/encode.wesl")),
+        ("package::sort::radix", include_str!("../sort/radix.wesl")),
+        ("package::sort::span", include_str!("../sort/span.wesl")),
+        ("package::sort::ties", include_str!("../sort/ties.wesl")),
         ("package::scan::scan", include_str!("../scan/scan.wesl")),
         (
             "package::select::select",
@@ -77,17 +81,5 @@ pub static LIBRARY: Library = Library {
             include_str!("workgroup.wesl"),
         ),
     ],
-    intrinsics: &[crate::expr::INTRINSICS, LOOK_BACK],
+    intrinsics: &[crate::expr::INTRINSICS],
 };
-
-/// CUDA bodies for device functions of `package::kernels::look_back`.
-const LOOK_BACK: &[Intrinsic] = &[
-    (
-        "package_kernels__1look_back__1load_state",
-        "return a_load({global:package_kernels__1look_back_progress}[{0}]);",
-    ),
-    (
-        "package_kernels__1look_back__1store_state",
-        "a_store({global:package_kernels__1look_back_progress}[{0}], {1});",
-    ),
-];

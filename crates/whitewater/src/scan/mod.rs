@@ -73,6 +73,15 @@ pub fn scan(
 
 /// The exclusive sums of `len` u32 words, which wrap.
 pub(crate) fn exclusive_sums(device: &Device, words: &Buffer, len: usize) -> Result<Buffer, Error> {
+    sums(device, words, len, Bound::Exclusive)
+}
+
+/// The inclusive sums of `len` u32 words, which wrap.
+pub(crate) fn inclusive_sums(device: &Device, words: &Buffer, len: usize) -> Result<Buffer, Error> {
+    sums(device, words, len, Bound::Inclusive)
+}
+
+fn sums(device: &Device, words: &Buffer, len: usize, bound: Bound) -> Result<Buffer, Error> {
     let sums = device.alloc(words.len())?;
     let plan = Plan {
         running: "u32",
@@ -81,7 +90,7 @@ pub(crate) fn exclusive_sums(device: &Device, words: &Buffer, len: usize) -> Res
         total: Total::Sum,
         ordered: false,
     };
-    plan.run(device, Bound::Exclusive, [words, &sums], None, None, len)?;
+    plan.run(device, bound, [words, &sums], None, None, len)?;
     Ok(sums)
 }
 

@@ -21,7 +21,7 @@ use super::{
     output::{GROUP, Output, SOURCE_GROUP, Written, is_packed, words},
 };
 use crate::{
-    Batch, Column, Error,
+    Batch, Column, Error, Storage,
     expr::{ColumnLayout, Expr, Pipeline, compile},
     kernels::LIBRARY,
     params::grid,
@@ -107,6 +107,56 @@ pub fn filter_project(
         columns,
         rows,
     })
+}
+
+/// The rows of `batch` at the `rows` row numbers (u32) in `map`, which are in range.
+///
+/// Moves 4 bytes a row and the columns' bytes of the rows, once each.
+pub fn gather(device: &Device, batch: &Batch, map: &Buffer, rows: usize) -> Result<Batch, Error> {
+    let columns = batch.schema.fields().iter().enumerate();
+    let outputs: Vec<(Expr, Field)> = columns
+        .map(|(i, field)| (Expr::column(i), field.as_ref().clone()))
+        .collect();
+    let select = Select {
+        device,
+        batch,
+        predicate: None,
+        outputs: &outputs,
+    };
+    if rows == 0 {
+        return select.empty();
+    }
+    Ok(Batch {
+        schema: batch.schema.clone(),
+        columns: select.evaluate(Some(map), rows)?,
+        rows,
+    })
+}
+
+/// The numbers (u32) of the set bits among the first `rows` of `mask`, and how many there are. Waits for that.
+pub(crate) fn map_of_mask(
+    device: &Device,
+    mask: &Buffer,
+    rows: usize,
+) -> Result<(Buffer, usize), Error> {
+    let field = Field::new("mask", DataType::Boolean, false);
+    let batch = Batch {
+        schema: Arc::new(Schema::new(vec![field])),
+        columns: vec![Column {
+            data_type: DataType::Boolean,
+            len: rows,
+            validity: None,
+            data: Storage::Bits(mask.clone()),
+        }],
+        rows,
+    };
+    let select = Select {
+        device,
+        batch: &batch,
+        predicate: Some(&Expr::column(0)),
+        outputs: &[],
+    };
+    select.map()
 }
 
 struct Select<'a> {

@@ -6,7 +6,8 @@ pub(crate) mod output;
 use arrow::datatypes::DataType;
 use whitewater_gpu::{Buffer, Device, Shader};
 
-pub use filter::{check, filter_project};
+pub(crate) use filter::map_of_mask;
+pub use filter::{check, filter_project, gather};
 
 use crate::{
     Error, Storage,

@@ -5,6 +5,7 @@ mod bitmask;
 mod columns;
 mod scan;
 mod select;
+mod sort;
 
 use std::{str::FromStr, sync::OnceLock};
 
@@ -20,7 +21,11 @@ pub fn device() -> &'static Device {
     })
 }
 
-/// The device under test, as it is and as one without forward progress.
-pub fn devices() -> [Device; 2] {
-    [device().clone(), device().portable()]
+/// The device under test, and if it has forward progress, the same as one that has none.
+pub fn devices() -> Vec<Device> {
+    let mut devices = vec![device().clone()];
+    if device().has_forward_progress() {
+        devices.push(device().portable());
+    }
+    devices
 }

@@ -1,0 +1,331 @@
+//! Sort keys as device code: `package::sort_keys`, which tells the parts of a row's key.
+//!
+//! ```text
+//! const PARTS: u32
+//! struct Part { value: u64, valid: bool }
+//! fn parts(row: u32, chunk: u32) -> array<Part, PARTS>     values order as the keys do
+//! fn more(row: u32, chunk: u32) -> bool                    whether the last part goes on after this chunk
+//! ```
+//!
+//! A number is a part, a 128-bit decimal two. A string is a part for every [`CHUNK`] bytes of it, of which the
+//! module tells one at a time; keys after a long string are parts of a later [`Stage`].
+
+use std::{fmt::Write, ops::Range};
+
+use arrow::datatypes::{DataType, Schema};
+use whitewater_gpu::Buffer;
+
+use super::SortKey;
+use crate::{
+    Batch, Column, Error, Storage,
+    expr::{DeviceType, Expr},
+    pipeline::describe,
+};
+
+/// Bind group of the strings' buffers.
+pub(super) const GROUP: u32 = 3;
+/// Bytes of a string in one part; an eighth tells how many of them there are, and whether more follow.
+const CHUNK: u64 = 7;
+
+/// A key column of a stage.
+#[derive(Clone)]
+enum Key {
+    Fixed {
+        expr: Expr,
+        device: DeviceType,
+        /// Whether the value is a 128-bit decimal's.
+        wide: bool,
+    },
+    Bytes {
+        buffers: Vec<Buffer>,
+        large: bool,
+        longest: u64,
+    },
+}
+
+/// A key with the order that is asked for.
+#[derive(Clone)]
+struct Ordered {
+    key: Key,
+    nullable: bool,
+    descending: bool,
+    nulls_first: bool,
+}
+
+/// What a part of a stage's key may be.
+#[derive(Clone, Copy)]
+pub(super) struct PartKind {
+    pub(super) nullable: bool,
+    pub(super) nulls_first: bool,
+}
+
+/// Keys that are compared together.
+pub(super) struct Stage {
+    keys: Vec<Ordered>,
+    /// The chunks of strings that the stage compares, one after the other: the first, or all others of one
+    /// long string.
+    pub(super) chunks: Range<u32>,
+}
+
+impl Stage {
+    fn new(keys: Vec<Ordered>, chunks: Range<u32>) -> Self {
+        Self { keys, chunks }
+    }
+
+    /// Expressions to compile, with their names.
+    pub(super) fn values(&self) -> Vec<(String, Expr)> {
+        let fixed = self.keys.iter().enumerate();
+        fixed
+            .filter_map(|(i, ordered)| match &ordered.key {
+                Key::Fixed { expr, .. } => Some((format!("key{i}"), expr.clone())),
+                Key::Bytes { .. } => None,
+            })
+            .collect()
+    }
+
+    /// Buffers of strings, bound from 0 in [`GROUP`].
+    pub(super) fn buffers(&self) -> Vec<Buffer> {
+        let strings = self.keys.iter().filter_map(|ordered| match &ordered.key {
+            Key::Bytes { buffers, .. } => Some(buffers.clone()),
+            Key::Fixed { .. } => None,
+        });
+        strings.flatten().collect()
+    }
+
+    /// The parts, first key first.
+    pub(super) fn parts(&self) -> Vec<PartKind> {
+        let mut parts = Vec::new();
+        for ordered in &self.keys {
+            let count = match ordered.key {
+                Key::Fixed { wide: true, .. } => 2,
+                _ => 1,
+            };
+            let part = PartKind {
+                nullable: ordered.nullable,
+                nulls_first: ordered.nulls_first,
+            };
+            // One of two parts tells of null.
+            let rest = PartKind {
+                nullable: false,
+                ..part
+            };
+            parts.push(part);
+            parts.extend((1..count).map(|_| rest));
+        }
+        parts
+    }
+
+    /// The text of `package::sort_keys`.
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        let written = self.write(&mut text);
+        debug_assert!(written.is_ok(), "writing to a string does not fail");
+        text
+    }
+
+    fn write(&self, text: &mut String) -> std::fmt::Result {
+        writeln!(
+            text,
+            "import package::kernels::order::{{order_bool, order_u32, order_u64, order_i32, order_i64, order_f32, order_f64}};\n\
+             import package::kernels::int128::I128;\n\
+             import package::groupby::bytes::byte_of;"
+        )?;
+        let values = self.values();
+        let names: Vec<&str> = values.iter().map(|(name, _)| name.as_str()).collect();
+        if !names.is_empty() {
+            writeln!(text, "import package::generated::{{{}}};", names.join(", "))?;
+        }
+        let count = self.parts().len();
+        let mut binding = 0;
+        let mut body = String::new();
+        let mut part = 0;
+        let mut more = "false".to_string();
+        for (index, ordered) in self.keys.iter().enumerate() {
+            let flip = if ordered.descending { "~" } else { "" };
+            match &ordered.key {
+                Key::Fixed { device, wide, .. } => {
+                    let v = format!("k{index}.value");
+                    let parts: Vec<String> = match device {
+                        DeviceType::Bool => vec![format!("order_bool({v})")],
+                        DeviceType::I32 => vec![format!("order_i32({v})")],
+                        DeviceType::U32 => vec![format!("order_u32({v})")],
+                        DeviceType::U64 => vec![format!("order_u64({v})")],
+                        DeviceType::F32 => vec![format!("order_f32({v})")],
+                        DeviceType::F64 => vec![format!("order_f64({v})")],
+                        DeviceType::I64 => vec![format!("order_i64({v})")],
+                        DeviceType::I128 => {
+                            vec![
+                                format!("order_i64(bitcast<i64>({v}.hi))"),
+                                format!("{v}.lo"),
+                            ]
+                        }
+                    };
+                    debug_assert_eq!(parts.len(), 1 + usize::from(*wide));
+                    writeln!(body, "    let k{index} = key{index}(row);")?;
+                    for value in parts {
+                        writeln!(
+                            body,
+                            "    all[{part}] = Part({flip}{value}, k{index}.valid);"
+                        )?;
+                        part += 1;
+                    }
+                }
+                Key::Bytes { buffers, large, .. } => {
+                    let validity = buffers.len() == 3;
+                    chunk_function(text, index, binding, *large, validity)?;
+                    binding += buffers.len();
+                    writeln!(
+                        body,
+                        "    let k{index} = chunk{index}(row, chunk);\n    \
+                         all[{part}] = Part({flip}k{index}.value, k{index}.valid);"
+                    )?;
+                    part += 1;
+                    let last = index + 1 == self.keys.len();
+                    if last {
+                        more = format!("goes_on(chunk{index}(row, chunk))");
+                    }
+                }
+            }
+        }
+        writeln!(
+            text,
+            "const PARTS: u32 = {count}u;\n\
+             struct Part {{ value: u64, valid: bool }}\n\
+             fn goes_on(part: Part) -> bool {{ return part.valid && (part.value & 0xfflu) > {CHUNK}lu; }}\n\
+             fn parts(row: u32, chunk: u32) -> array<Part, PARTS> {{\n    \
+             var all: array<Part, PARTS>;\n{body}    return all;\n}}\n\
+             fn more(row: u32, chunk: u32) -> bool {{ return {more}; }}"
+        )
+    }
+}
+
+/// `chunk{index}`: the chunk's bytes, first byte highest, and in the lowest byte how many there are, one more
+/// than all if others follow.
+fn chunk_function(
+    text: &mut String,
+    index: usize,
+    binding: usize,
+    large: bool,
+    validity: bool,
+) -> std::fmt::Result {
+    let offset = if large { "u64" } else { "u32" };
+    writeln!(
+        text,
+        "@group({GROUP}) @binding({binding}) var<storage, read> offsets{index}: array<{offset}>;\n\
+         @group({GROUP}) @binding({}) var<storage, read> bytes{index}: array<u32>;",
+        binding + 1
+    )?;
+    let mut valid = "true".to_string();
+    if validity {
+        writeln!(
+            text,
+            "@group({GROUP}) @binding({}) var<storage, read> validity{index}: array<u32>;",
+            binding + 2
+        )?;
+        valid = format!("((validity{index}[row / 32u] >> (row % 32u)) & 1u) != 0u");
+    }
+    writeln!(
+        text,
+        "fn chunk{index}(row: u32, chunk: u32) -> Part {{\n    \
+         let end = u64(offsets{index}[row + 1u]);\n    \
+         let start = min(u64(offsets{index}[row]) + {CHUNK}lu * u64(chunk), end);\n    \
+         let count = u32(min(end - start, {CHUNK}lu + 1lu));\n    \
+         var value = 0lu;\n    \
+         for (var i = 0u; i < min(count, {CHUNK}u); i++) {{\n        \
+         let at = start + u64(i);\n        \
+         value |= u64(byte_of(bytes{index}[u32(at >> 2u)], at)) << (56u - 8u * i);\n    }}\n    \
+         return Part(value | u64(count), {valid});\n}}"
+    )
+}
+
+/// The stages of a sort of `batch` by `keys`: a long string ends one with its first chunk, and has the next to
+/// itself.
+pub(super) fn stages(keys: &[SortKey], batch: &Batch) -> Result<Vec<Stage>, Error> {
+    let mut stages = Vec::new();
+    let mut open = Vec::new();
+    for key in keys {
+        let (kind, nullable) = match bytes_column(&key.expr, batch) {
+            Some(column) => (bytes_key(column), column.validity.is_some()),
+            None => fixed_key(&key.expr, batch)?,
+        };
+        let chunks = match kind {
+            Key::Bytes { longest, .. } => longest.div_ceil(CHUNK) as u32,
+            Key::Fixed { .. } => 1,
+        };
+        let ordered = Ordered {
+            key: kind,
+            nullable,
+            descending: key.descending,
+            nulls_first: key.nulls_first,
+        };
+        open.push(ordered.clone());
+        if chunks > 1 {
+            stages.push(Stage::new(std::mem::take(&mut open), 0..1));
+            stages.push(Stage::new(vec![ordered], 1..chunks));
+        }
+    }
+    if !open.is_empty() {
+        stages.push(Stage::new(open, 0..1));
+    }
+    Ok(stages)
+}
+
+fn fixed_key(expr: &Expr, batch: &Batch) -> Result<(Key, bool), Error> {
+    let value = describe(expr, batch)?;
+    let key = Key::Fixed {
+        expr: expr.clone(),
+        device: value.device,
+        wide: value.device == DeviceType::I128,
+    };
+    Ok((key, value.nullable))
+}
+
+fn bytes_key(column: &Column) -> Key {
+    let (buffers, longest) = match &column.data {
+        Storage::Bytes {
+            offsets,
+            bytes,
+            longest,
+        } => {
+            let mut buffers = vec![offsets.clone(), bytes.clone()];
+            buffers.extend(column.validity.clone());
+            (buffers, *longest)
+        }
+        _ => (Vec::new(), 0),
+    };
+    Key::Bytes {
+        buffers,
+        large: matches!(
+            column.data_type,
+            DataType::LargeUtf8 | DataType::LargeBinary
+        ),
+        longest,
+    }
+}
+
+/// The string or binary column that `expr` is.
+fn bytes_column<'a>(expr: &Expr, batch: &'a Batch) -> Option<&'a Column> {
+    match expr {
+        Expr::Column { index } => batch
+            .columns
+            .get(*index)
+            .filter(|column| matches!(column.data, Storage::Bytes { .. })),
+        _ => None,
+    }
+}
+
+/// The schema-level check of a key, for planners: what [`stages`] would refuse.
+pub(super) fn check(expr: &Expr, schema: &Schema) -> Result<(), Error> {
+    let data_type = match expr {
+        Expr::Column { index } => schema.field(*index).data_type().clone(),
+        other => other.check(schema)?,
+    };
+    let bytes = matches!(
+        data_type,
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary
+    );
+    if (bytes && matches!(expr, Expr::Column { .. })) || DeviceType::of(&data_type).is_some() {
+        return Ok(());
+    }
+    Err(Error::unsupported(format!("sorting by {data_type}")))
+}
