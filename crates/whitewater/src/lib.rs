@@ -14,6 +14,7 @@ pub mod bitmask;
 pub mod column;
 mod error;
 pub mod expr;
+pub mod gather;
 pub mod groupby;
 pub mod kernels;
 mod params;

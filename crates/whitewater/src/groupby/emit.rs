@@ -10,10 +10,8 @@ use crate::{
     Batch, Column, Error,
     aggregate::{StateColumn, accumulators::Accumulators, state::Encoding},
     expr::{DeviceType, GeneratedValue},
-    select::{
-        gather_bytes,
-        output::{Output, words},
-    },
+    gather::gather_bytes,
+    select::output::{Output, words},
 };
 
 /// The batch of `groups` groups whose slots `listed` lists.

@@ -18,6 +18,10 @@ pub static LIBRARY: Library = Library {
             include_str!("../bitmask/bitmask.wesl"),
         ),
         (
+            "package::gather::concat",
+            include_str!("../gather/concat.wesl"),
+        ),
+        (
             "package::groupby::estimate",
             include_str!("../groupby/estimate.wesl"),
         ),
@@ -47,8 +51,8 @@ pub static LIBRARY: Library = Library {
             include_str!("../select/evaluate.wesl"),
         ),
         (
-            "package::select::gather_bytes",
-            include_str!("../select/gather_bytes.wesl"),
+            "package::gather::bytes",
+            include_str!("../gather/bytes.wesl"),
         ),
         (
             "package::groupby::table",

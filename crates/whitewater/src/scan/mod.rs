@@ -73,23 +73,33 @@ pub fn scan(
 
 /// The exclusive sums of `len` u32 words, which wrap.
 pub(crate) fn exclusive_sums(device: &Device, words: &Buffer, len: usize) -> Result<Buffer, Error> {
-    sums(device, words, len, Bound::Exclusive)
+    sums(device, words, len, &DataType::UInt32, Bound::Exclusive)
+}
+
+/// As [`exclusive_sums`], of u64 words.
+pub(crate) fn exclusive_sums_u64(
+    device: &Device,
+    words: &Buffer,
+    len: usize,
+) -> Result<Buffer, Error> {
+    sums(device, words, len, &DataType::UInt64, Bound::Exclusive)
 }
 
 /// The inclusive sums of `len` u32 words, which wrap.
 pub(crate) fn inclusive_sums(device: &Device, words: &Buffer, len: usize) -> Result<Buffer, Error> {
-    sums(device, words, len, Bound::Inclusive)
+    sums(device, words, len, &DataType::UInt32, Bound::Inclusive)
 }
 
-fn sums(device: &Device, words: &Buffer, len: usize, bound: Bound) -> Result<Buffer, Error> {
+fn sums(
+    device: &Device,
+    words: &Buffer,
+    len: usize,
+    data_type: &DataType,
+    bound: Bound,
+) -> Result<Buffer, Error> {
     let sums = device.alloc(words.len())?;
-    let plan = Plan {
-        running: "u32",
-        wide: false,
-        identity: "0u".into(),
-        total: Total::Sum,
-        ordered: false,
-    };
+    let plan = Plan::of(data_type, Total::Sum)
+        .ok_or_else(|| Error::unsupported(format!("sums of {data_type}")))?;
     plan.run(device, bound, [words, &sums], None, None, len)?;
     Ok(sums)
 }

@@ -16,13 +16,11 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema};
 use whitewater_gpu::{Buffer, Device, Shader};
 
-use super::{
-    gather_bytes,
-    output::{GROUP, Output, SOURCE_GROUP, Written, is_packed, words},
-};
+use super::output::{GROUP, Output, SOURCE_GROUP, Written, is_packed, words};
 use crate::{
     Batch, Column, Error, Storage,
     expr::{ColumnLayout, Expr, Pipeline, compile},
+    gather::gather_bytes,
     kernels::LIBRARY,
     params::grid,
     pipeline::{Compiled, bindings, describe},
@@ -94,41 +92,17 @@ pub fn filter_project(
     };
     let (columns, rows) = match predicate {
         _ if batch.rows == 0 => return select.empty(),
-        None => (select.evaluate(None, batch.rows)?, batch.rows),
+        None => (select.evaluate(Rows::From(0), batch.rows)?, batch.rows),
         Some(_) if select.is_plain()? => select.write_at_once()?,
         Some(_) => {
             let (map, rows) = select.map()?;
-            (select.evaluate(Some(&map), rows)?, rows)
+            (select.evaluate(Rows::At(&map), rows)?, rows)
         }
     };
     let fields: Vec<Field> = outputs.iter().map(|(_, field)| field.clone()).collect();
     Ok(Batch {
         schema: Arc::new(Schema::new(fields)),
         columns,
-        rows,
-    })
-}
-
-/// The rows of `batch` at the `rows` row numbers (u32) in `map`, which are in range.
-///
-/// Moves 4 bytes a row and the columns' bytes of the rows, once each.
-pub fn gather(device: &Device, batch: &Batch, map: &Buffer, rows: usize) -> Result<Batch, Error> {
-    let columns = batch.schema.fields().iter().enumerate();
-    let outputs: Vec<(Expr, Field)> = columns
-        .map(|(i, field)| (Expr::column(i), field.as_ref().clone()))
-        .collect();
-    let select = Select {
-        device,
-        batch,
-        predicate: None,
-        outputs: &outputs,
-    };
-    if rows == 0 {
-        return select.empty();
-    }
-    Ok(Batch {
-        schema: batch.schema.clone(),
-        columns: select.evaluate(Some(map), rows)?,
         rows,
     })
 }
@@ -157,6 +131,42 @@ pub(crate) fn map_of_mask(
         outputs: &[],
     };
     select.map()
+}
+
+/// Which rows outputs are of.
+#[derive(Clone, Copy)]
+pub(crate) enum Rows<'a> {
+    /// This one, and those that follow it.
+    From(usize),
+    /// Those at the row numbers (u32) in a buffer.
+    At(&'a Buffer),
+}
+
+/// `rows` rows of `batch`, which are in range, with all columns.
+pub(crate) fn copy_rows(
+    device: &Device,
+    batch: &Batch,
+    which: Rows<'_>,
+    rows: usize,
+) -> Result<Batch, Error> {
+    let columns = batch.schema.fields().iter().enumerate();
+    let outputs: Vec<(Expr, Field)> = columns
+        .map(|(i, field)| (Expr::column(i), field.as_ref().clone()))
+        .collect();
+    let select = Select {
+        device,
+        batch,
+        predicate: None,
+        outputs: &outputs,
+    };
+    if rows == 0 {
+        return select.empty();
+    }
+    Ok(Batch {
+        schema: batch.schema.clone(),
+        columns: select.evaluate(which, rows)?,
+        rows,
+    })
 }
 
 struct Select<'a> {
@@ -355,8 +365,13 @@ impl Select<'_> {
         Ok((output.buffers[numbers].clone(), rows))
     }
 
-    /// The outputs of `rows` rows, those that `map` lists or the first.
-    fn evaluate(&self, map: Option<&Buffer>, rows: usize) -> Result<Vec<Column>, Error> {
+    /// The outputs of `rows` rows.
+    fn evaluate(&self, which: Rows<'_>, rows: usize) -> Result<Vec<Column>, Error> {
+        let (map, first) = match which {
+            Rows::At(map) => (Some(map), 0),
+            Rows::From(first) => (None, first),
+        };
+        let whole = map.is_none() && first == 0 && rows == self.batch.rows;
         let compiled = Compiled::new(self.device, self.batch, None, self.values())?;
         let mut output = Output::new(self.device, rows);
         let written = self.declare(&compiled, &mut output)?;
@@ -364,8 +379,7 @@ impl Select<'_> {
         let mut sources = Vec::new();
         let mut validities = Vec::new();
         for (expr, _) in self.outputs {
-            let (Expr::Column { index }, true, true) = (expr, self.is_bytes(expr), map.is_some())
-            else {
+            let (Expr::Column { index }, true, false) = (expr, self.is_bytes(expr), whole) else {
                 continue;
             };
             validities.push(match &self.batch.columns[*index].validity {
@@ -385,10 +399,7 @@ impl Select<'_> {
                 .bind(kernel.launch())
                 .bind_group(GROUP, &output.buffers)
                 .bind_group(SOURCE_GROUP, &sources)
-                .params(&Params {
-                    rows: rows as u32,
-                    tiles: 0,
-                })
+                .params(&[rows as u32, first as u32])
                 .moves(compiled.bytes() + output.buffers.iter().map(Buffer::len).sum::<u64>());
             if let Some(map) = map {
                 launch = launch.bind(0, 15, map);
@@ -396,6 +407,12 @@ impl Select<'_> {
             launch.run(grid(self.device, rows as u64, self.size().into()))?;
         }
         compiled.check()?;
+        let strings = self.outputs.iter().any(|(expr, _)| self.is_bytes(expr));
+        let listed = match map {
+            None if strings && !whole => Some(crate::gather::numbers(self.device, first, rows)?),
+            _ => None,
+        };
+        let map = map.or(listed.as_ref());
         let mut written = written.into_iter();
         let mut validities = validities.into_iter();
         let mut columns = Vec::new();

@@ -21,11 +21,12 @@ use crate::{
     Batch, Column, Error, Storage, bitmask,
     column::bit_words_bytes,
     expr::Expr,
+    gather::{gather, numbers},
     kernels::LIBRARY,
     params::{WORKGROUP, grid},
     pipeline::Compiled,
     scan::inclusive_sums,
-    select::{gather, map_of_mask},
+    select::map_of_mask,
 };
 use keys::{PartKind, Stage};
 use radix::{DIGITS, Words, sort_rows};
@@ -72,7 +73,7 @@ pub fn sorted_order(device: &Device, batch: &Batch, keys: &[SortKey]) -> Result<
     }
     match order {
         Some(order) => Ok(order),
-        None => sort.numbers(batch.rows),
+        None => numbers(device, 0, batch.rows),
     }
 }
 
@@ -191,12 +192,6 @@ impl Sort<'_> {
         })
     }
 
-    /// 0, 1, …
-    fn numbers(&self, rows: usize) -> Result<Buffer, Error> {
-        let numbers: Vec<u32> = (0..rows as u32).collect();
-        Ok(self.device.upload(bytemuck::cast_slice(&numbers))?)
-    }
-
     fn shader(&self, bound: &Bound<'_>, root: &str) -> Shader {
         bound
             .compiled
@@ -280,7 +275,7 @@ impl Sort<'_> {
             let words = self.encode(bound, chunk, &layout, word, order.as_ref(), None, rows)?;
             order = Some(sort_rows(self.device, words, order, rows)?);
         }
-        order.map_or_else(|| self.numbers(rows), Ok)
+        order.map_or_else(|| numbers(self.device, 0, rows), Ok)
     }
 
     /// One word of the normalised keys of `rows` rows: those in `map`, or the first. With `groups`, a group for

@@ -3,6 +3,7 @@
 mod aggregate;
 mod bitmask;
 mod columns;
+mod gather;
 mod scan;
 mod select;
 mod sort;

@@ -15,7 +15,7 @@ use whitewater::{
 };
 
 /// A row of every kind of storage; every fifth value is null if `nulls`.
-fn table(rows: usize, nulls: bool) -> RecordBatch {
+pub fn table(rows: usize, nulls: bool) -> RecordBatch {
     let ok = |i: usize, by: usize| !nulls || !(i + by).is_multiple_of(5);
     let value = |i: usize| {
         (i as i64)
