@@ -23,10 +23,12 @@ use futures::{StreamExt, TryStreamExt, stream::BoxStream};
 use whitewater::{
     Batch,
     aggregate::{Aggregation, Function, reduce},
+    gather::{concat, slice},
     gpu,
     gpu::Device,
     groupby::group,
     select::filter_project,
+    sort::sort,
 };
 
 use crate::{
@@ -38,12 +40,13 @@ use crate::{
 };
 
 /// An island on the GPU. One partition; it hands nothing out before it has finished, so that it can
-/// still turn to the CPU when the device cannot do what the plan asked.
+/// still turn to the CPU when the device cannot do what the plan asked. A GPU node above takes its batches on
+/// the device.
 #[derive(Debug)]
 pub struct GpuExec {
     device: Device,
     island: Island,
-    source: Arc<dyn ExecutionPlan>,
+    sources: Vec<Arc<dyn ExecutionPlan>>,
     batch_rows: usize,
     on_out_of_memory: OnOutOfMemory,
     properties: Arc<PlanProperties>,
@@ -54,7 +57,7 @@ impl GpuExec {
     pub(crate) fn new(
         device: Device,
         island: Island,
-        source: Arc<dyn ExecutionPlan>,
+        sources: Vec<Arc<dyn ExecutionPlan>>,
         batch_rows: usize,
         on_out_of_memory: OnOutOfMemory,
     ) -> Self {
@@ -70,7 +73,7 @@ impl GpuExec {
         Self {
             device,
             island,
-            source,
+            sources,
             batch_rows,
             on_out_of_memory,
             properties: Arc::new(properties),
@@ -91,6 +94,12 @@ impl GpuExec {
     }
 }
 
+/// Rows that an island gives.
+enum Rows {
+    Device(Batch),
+    Host(RecordBatch),
+}
+
 /// What a run needs on the thread that drives the device.
 struct Runner {
     device: Device,
@@ -109,22 +118,56 @@ impl Runner {
         Ok(uploaded)
     }
 
-    /// The island's rows of one batch.
-    fn run(&self, batch: &Batch) -> Result<RecordBatch, whitewater::Error> {
-        let before = self.device.profile()?;
-        let result = match &self.work {
+    /// The island's rows of one batch, where it works on each alone.
+    fn one(&self, batch: Batch) -> Result<Rows, whitewater::Error> {
+        self.counted(|| match &self.work {
             Work::Aggregate(aggregation) if aggregation.keys.is_empty() => {
-                reduce(&self.device, batch, aggregation)?
+                Ok(Rows::Host(reduce(&self.device, &batch, aggregation)?))
             }
             Work::Aggregate(aggregation) => {
-                let groups = self.download(&group(&self.device, batch, aggregation)?)?;
-                merging_counts(groups, aggregation)?
+                let groups = self.download(&group(&self.device, &batch, aggregation)?)?;
+                Ok(Rows::Host(merging_counts(groups, aggregation)?))
             }
-            Work::Select { predicate, outputs } => {
-                let selected = filter_project(&self.device, batch, predicate.as_ref(), outputs)?;
-                self.download(&selected)?
-            }
-        };
+            Work::Select { predicate, outputs } => Ok(Rows::Device(filter_project(
+                &self.device,
+                &batch,
+                predicate.as_ref(),
+                outputs,
+            )?)),
+            _ => Ok(Rows::Device(batch)),
+        })
+    }
+
+    /// The island's rows, of what [`one`](Self::one) made of each batch.
+    fn all(&self, rows: Vec<Rows>) -> Result<Vec<Rows>, whitewater::Error> {
+        match &self.work {
+            Work::Sort { keys, fetch } => self.counted(|| {
+                let batches = on_the_device(rows);
+                let sorted = sort(&self.device, &concat(&self.device, &batches)?, keys, *fetch)?;
+                Ok(vec![Rows::Device(sorted)])
+            }),
+            Work::Limit { skip, fetch } => self.counted(|| {
+                let (mut skip, mut left) = (*skip, fetch.unwrap_or(usize::MAX));
+                let mut kept = Vec::new();
+                for batch in on_the_device(rows) {
+                    let part = slice(&self.device, &batch, skip, left)?;
+                    skip = skip.saturating_sub(batch.rows);
+                    left -= part.rows;
+                    kept.push(Rows::Device(part));
+                }
+                Ok(kept)
+            }),
+            _ => Ok(rows),
+        }
+    }
+
+    /// Does `work`, and counts what it costs the device.
+    fn counted<T>(
+        &self,
+        work: impl FnOnce() -> Result<T, whitewater::Error>,
+    ) -> Result<T, whitewater::Error> {
+        let before = self.device.profile()?;
+        let result = work()?;
         self.metrics.add(&self.device.profile()?.since(&before));
         Ok(result)
     }
@@ -139,6 +182,22 @@ impl Runner {
             .add(batch.device_bytes() as usize);
         Ok(result)
     }
+
+    fn on_the_host(&self, rows: Rows) -> Result<RecordBatch, whitewater::Error> {
+        match rows {
+            Rows::Device(batch) => self.download(&batch),
+            Rows::Host(batch) => Ok(batch),
+        }
+    }
+}
+
+/// The batches that are on the device; an island that hands its rows on has no others.
+fn on_the_device(rows: Vec<Rows>) -> Vec<Batch> {
+    let batches = rows.into_iter().filter_map(|rows| match rows {
+        Rows::Device(batch) => Some(batch),
+        Rows::Host(_) => None,
+    });
+    batches.collect()
 }
 
 /// `groups` with the count of an average null where its sum is: to DataFusion's grouped average, a
@@ -176,42 +235,21 @@ impl From<DataFusionError> for Failure {
 }
 
 /// Runs `f` on a thread that may block.
-async fn blocking(
-    f: impl FnOnce() -> Result<RecordBatch, whitewater::Error> + Send + 'static,
-) -> Result<RecordBatch, Failure> {
+async fn blocking<T: Send + 'static>(
+    f: impl FnOnce() -> Result<T, whitewater::Error> + Send + 'static,
+) -> Result<T, Failure> {
     tokio::task::spawn_blocking(f)
         .await
         .map_err(|error| DataFusionError::External(Box::new(error)))?
         .map_err(Failure::Engine)
 }
 
-/// All rows of the island, a batch for each of its input.
-async fn on_device(
-    runner: Arc<Runner>,
-    source: Arc<dyn ExecutionPlan>,
-    batch_rows: usize,
-    context: Arc<TaskContext>,
-) -> Result<Vec<RecordBatch>, Failure> {
-    let mut results = Vec::new();
-    if let Some(resident) = source.downcast_ref::<GpuTableExec>() {
-        for batch in resident.batches().map_err(Failure::Engine)? {
-            let runner = runner.clone();
-            results.push(blocking(move || runner.run(&batch)).await?);
-        }
-    } else {
-        let limits = Limits::new(runner.device.info(), batch_rows);
-        let mut batches = gather(&source, limits, &context)?;
-        while let Some(batch) = batches.next().await.transpose()? {
-            let runner = runner.clone();
-            results.push(blocking(move || runner.run(&runner.upload(&batch)?)).await?);
-        }
-    }
-    if results.is_empty() {
-        // Without rows, an ungrouped aggregation still has a state.
-        let empty = RecordBatch::new_empty(source.schema());
-        results.push(blocking(move || runner.run(&runner.upload(&empty)?)).await?);
-    }
-    Ok(results)
+/// What became of a node's rows.
+enum Outcome {
+    /// The device has made them.
+    Rows(Vec<Rows>),
+    /// This plan makes them, since the device cannot.
+    Cpu(Arc<dyn ExecutionPlan>),
 }
 
 /// `batch` with the types and names of `schema`.
@@ -243,9 +281,16 @@ fn slices(batch: RecordBatch, rows: usize) -> impl Iterator<Item = RecordBatch> 
 
 impl DisplayAs for GpuExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let input = match self.source.downcast_ref::<GpuTableExec>() {
-            Some(_) => "resident",
-            None => "upload",
+        let from_device = |source: &Arc<dyn ExecutionPlan>| {
+            let node = source.downcast_ref::<GpuExec>();
+            node.is_some_and(Self::hands_on)
+        };
+        let input = if self.is_resident() {
+            "resident"
+        } else if self.sources.iter().all(from_device) {
+            "device"
+        } else {
+            "upload"
         };
         write!(f, "GpuExec: {}, input={input}", self.island.description)
     }
@@ -261,7 +306,7 @@ impl ExecutionPlan for GpuExec {
     }
 
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.source]
+        self.sources.iter().collect()
     }
 
     fn apply_expressions(
@@ -273,16 +318,9 @@ impl ExecutionPlan for GpuExec {
 
     fn with_new_children(
         self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let source = children.pop().unwrap_or_else(|| self.source.clone());
-        Ok(Arc::new(Self::new(
-            self.device.clone(),
-            self.island.clone(),
-            source,
-            self.batch_rows,
-            self.on_out_of_memory,
-        )))
+        Ok(Arc::new(self.over(children)))
     }
 
     fn execute(
@@ -293,26 +331,14 @@ impl ExecutionPlan for GpuExec {
         if partition != 0 {
             return internal_err!("GpuExec has one partition, not {partition}");
         }
-        let metrics = Metrics::new(&self.metrics, partition);
-        let runner = Arc::new(Runner {
-            device: self.device.clone(),
-            work: self.island.work.clone(),
-            metrics: metrics.clone(),
-        });
+        let runner = Arc::new(self.runner());
         // The stream outlives this call, and what it needs is cheap to copy.
-        let node = Self::new(
-            self.device.clone(),
-            self.island.clone(),
-            self.source.clone(),
-            self.batch_rows,
-            self.on_out_of_memory,
-        );
+        let node = self.over(self.sources.clone());
         let schema = self.schema();
-        let output_rows = metrics.output_rows.clone();
-        let stream =
-            futures::stream::once(async move { node.rows(runner, &metrics, context).await })
-                .try_flatten()
-                .inspect_ok(move |batch| output_rows.add(batch.num_rows()));
+        let output_rows = runner.metrics.output_rows.clone();
+        let stream = futures::stream::once(async move { node.stream(runner, context).await })
+            .try_flatten()
+            .inspect_ok(move |batch| output_rows.add(batch.num_rows()));
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)))
     }
 
@@ -322,25 +348,74 @@ impl ExecutionPlan for GpuExec {
 }
 
 impl GpuExec {
+    /// The node over other sources.
+    fn over(&self, sources: Vec<Arc<dyn ExecutionPlan>>) -> Self {
+        Self::new(
+            self.device.clone(),
+            self.island.clone(),
+            sources,
+            self.batch_rows,
+            self.on_out_of_memory,
+        )
+    }
+
+    fn runner(&self) -> Runner {
+        Runner {
+            device: self.device.clone(),
+            work: self.island.work.clone(),
+            metrics: Metrics::new(&self.metrics, 0),
+        }
+    }
+
+    /// Whether a GPU node above can take the node's rows on the device.
+    pub(crate) fn hands_on(&self) -> bool {
+        !matches!(self.island.work, Work::Aggregate(_))
+    }
+
+    /// Whether nothing is uploaded for the node.
+    pub(crate) fn is_resident(&self) -> bool {
+        self.sources
+            .iter()
+            .all(|source| match source.downcast_ref::<GpuExec>() {
+                Some(node) => node.hands_on() && node.is_resident(),
+                None => source.downcast_ref::<GpuTableExec>().is_some(),
+            })
+    }
+
     /// The node's rows, from the device or, where it cannot give them, from the CPU.
-    async fn rows(
+    async fn stream(
         &self,
         runner: Arc<Runner>,
-        metrics: &Metrics,
         context: Arc<TaskContext>,
     ) -> Result<BoxStream<'static, Result<RecordBatch>>> {
-        let source = self.source.clone();
-        let error = match on_device(runner, source, self.batch_rows, context.clone()).await {
-            Ok(results) => {
-                let schema = self.schema();
-                let rows = context.session_config().batch_size();
-                let typed = results
-                    .into_iter()
-                    .map(|batch| cast_to(batch, &schema))
+        let made = match self.outcome(runner.clone(), context.clone()).await? {
+            Outcome::Rows(rows) => rows,
+            Outcome::Cpu(cpu) => {
+                let partitions = (0..cpu.output_partitioning().partition_count())
+                    .map(|partition| cpu.execute(partition, context.clone()))
                     .collect::<Result<Vec<_>>>()?;
-                let slices = typed.into_iter().flat_map(move |batch| slices(batch, rows));
-                return Ok(futures::stream::iter(slices.map(Ok)).boxed());
+                return Ok(futures::stream::iter(partitions).flatten().boxed());
             }
+        };
+        let schema = self.schema();
+        let rows = context.session_config().batch_size();
+        let mut typed = Vec::new();
+        for part in made {
+            let runner = runner.clone();
+            match blocking(move || runner.on_the_host(part)).await {
+                Ok(batch) => typed.push(cast_to(batch, &schema)?),
+                Err(Failure::Input(error)) => return Err(error),
+                Err(Failure::Engine(error)) => return Err(fatal(error)),
+            }
+        }
+        let slices = typed.into_iter().flat_map(move |batch| slices(batch, rows));
+        Ok(futures::stream::iter(slices.map(Ok)).boxed())
+    }
+
+    /// Runs the node on the device, or tells what runs in its place.
+    async fn outcome(&self, runner: Arc<Runner>, context: Arc<TaskContext>) -> Result<Outcome> {
+        let error = match self.on_device(runner.clone(), context).await {
+            Ok(rows) => return Ok(Outcome::Rows(rows)),
             Err(Failure::Input(error)) => return Err(error),
             Err(Failure::Engine(error)) if !self.falls_back(&error) => return Err(fatal(error)),
             Err(Failure::Engine(error)) => error,
@@ -349,12 +424,79 @@ impl GpuExec {
             "{} runs on the CPU after all: {error}",
             self.island.description
         );
-        metrics.cpu_fallback.add(1);
+        runner.metrics.cpu_fallback.add(1);
         // The device's attempt may have used up the source, which is a part of this plan.
-        let cpu = reset_plan_states(self.island.cpu.clone())?;
-        let partitions = (0..cpu.output_partitioning().partition_count())
-            .map(|partition| cpu.execute(partition, context.clone()))
-            .collect::<Result<Vec<_>>>()?;
-        Ok(futures::stream::iter(partitions).flatten().boxed())
+        Ok(Outcome::Cpu(reset_plan_states(self.island.cpu.clone())?))
+    }
+
+    async fn on_device(
+        &self,
+        runner: Arc<Runner>,
+        context: Arc<TaskContext>,
+    ) -> Result<Vec<Rows>, Failure> {
+        let mut made = Vec::new();
+        for source in &self.sources {
+            self.read(source, &runner, &context, &mut made).await?;
+        }
+        if made.is_empty() {
+            // Without rows, an ungrouped aggregation still has a state, and others a schema.
+            let schema = self.sources.first().map(|source| source.schema());
+            let empty = RecordBatch::new_empty(schema.unwrap_or_else(|| self.schema()));
+            let runner = runner.clone();
+            made.push(blocking(move || runner.one(runner.upload(&empty)?)).await?);
+        }
+        blocking(move || runner.all(made)).await
+    }
+
+    /// Adds to `made` what the node makes of each batch of `source`.
+    async fn read(
+        &self,
+        source: &Arc<dyn ExecutionPlan>,
+        runner: &Arc<Runner>,
+        context: &Arc<TaskContext>,
+        made: &mut Vec<Rows>,
+    ) -> Result<(), Failure> {
+        let mut source = source.clone();
+        let resident = match source.downcast_ref::<GpuTableExec>() {
+            Some(table) => Some(table.batches().map_err(Failure::Engine)?),
+            None => None,
+        };
+        let handed_on = match source
+            .downcast_ref::<GpuExec>()
+            .filter(|node| node.hands_on())
+        {
+            Some(node) => {
+                let below = Arc::new(node.runner());
+                // Boxed, since the node below does the same.
+                let outcome = Box::pin(node.outcome(below.clone(), context.clone())).await?;
+                match outcome {
+                    Outcome::Rows(rows) => {
+                        let batches = on_the_device(rows);
+                        let rows = batches.iter().map(|batch| batch.rows);
+                        below.metrics.output_rows.add(rows.sum());
+                        Some(batches)
+                    }
+                    Outcome::Cpu(cpu) => {
+                        source = cpu;
+                        None
+                    }
+                }
+            }
+            None => None,
+        };
+        if let Some(batches) = resident.or(handed_on) {
+            for batch in batches {
+                let runner = runner.clone();
+                made.push(blocking(move || runner.one(batch)).await?);
+            }
+            return Ok(());
+        }
+        let limits = Limits::new(runner.device.info(), self.batch_rows);
+        let mut batches = gather(&source, limits, context)?;
+        while let Some(batch) = batches.next().await.transpose()? {
+            let runner = runner.clone();
+            made.push(blocking(move || runner.one(runner.upload(&batch)?)).await?);
+        }
+        Ok(())
     }
 }

@@ -14,21 +14,29 @@ use datafusion::{
     physical_plan::{
         ExecutionPlan, ExecutionPlanProperties, InputOrderMode,
         aggregates::{AggregateExec, AggregateMode},
+        filter::FilterExec,
+        limit::{GlobalLimitExec, LocalLimitExec},
+        sorts::{sort::SortExec, sort_preserving_merge::SortPreservingMergeExec},
+        union::UnionExec,
     },
 };
 use whitewater::{
     aggregate::{Aggregate, Aggregation, Function},
     expr::Expr,
+    sort::SortKey,
     table::plain_type,
 };
 
-use crate::rows::Rows;
+use crate::{
+    GpuTableExec,
+    rows::{Rows, below_exchange},
+};
 
 /// A part of a plan in the engine's terms.
 #[derive(Clone, Debug)]
 pub(crate) struct Island {
-    /// Where the rows come from: a CPU plan, or a table on the device.
-    pub(crate) source: Arc<dyn ExecutionPlan>,
+    /// Where the rows come from: CPU plans, tables on the device, other islands.
+    pub(crate) sources: Vec<Arc<dyn ExecutionPlan>>,
     pub(crate) work: Work,
     /// The same part on the CPU, over the same source.
     pub(crate) cpu: Arc<dyn ExecutionPlan>,
@@ -46,6 +54,15 @@ pub(crate) enum Work {
     },
     /// Aggregates them to partial states.
     Aggregate(Aggregation),
+    /// Puts all of them in order, and keeps the first `fetch`.
+    Sort {
+        keys: Vec<SortKey>,
+        fetch: Option<usize>,
+    },
+    /// Leaves out the first `skip`, and keeps `fetch` of the others.
+    Limit { skip: usize, fetch: Option<usize> },
+    /// Those of all sources.
+    Union,
 }
 
 impl Island {
@@ -97,7 +114,7 @@ impl Island {
             keys.join(", ")
         );
         Ok(Self {
-            source: rows.source,
+            sources: vec![rows.source],
             work: Work::Aggregate(aggregation),
             cpu: Arc::new(partial.clone()),
             description,
@@ -105,10 +122,12 @@ impl Island {
     }
 
     /// The filters and projections at the top of `plan` as an island, or why they stay on the CPU;
-    /// none if they only pass columns on.
+    /// none if they only pass columns on that are not on the device.
     pub(crate) fn select(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Self>, String> {
         let rows = Rows::of_node(plan)?;
-        if rows.pass_on() {
+        // Columns of a resident table are passed on where they are, for the nodes above.
+        let resident = rows.source.downcast_ref::<GpuTableExec>().is_some();
+        if rows.pass_on() && !resident {
             return Ok(None);
         }
         if rows.columns.is_empty() {
@@ -136,7 +155,7 @@ impl Island {
         let names: Vec<_> = fields.iter().map(|field| field.name().as_str()).collect();
         let description = format!("select=[{}]{}", names.join(", "), rows.conditions());
         Ok(Some(Self {
-            source: rows.source,
+            sources: vec![rows.source],
             work: Work::Select {
                 predicate: rows.predicate,
                 outputs,
@@ -144,6 +163,83 @@ impl Island {
             cpu: plan.clone(),
             description,
         }))
+    }
+
+    /// The sort at the top of `plan`, with the merge of its sorted partitions if there is one, or why it stays
+    /// on the CPU; none if `plan` is no sort.
+    pub(crate) fn sort(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Self>, String> {
+        let merge = plan.downcast_ref::<SortPreservingMergeExec>();
+        let sort = match merge {
+            Some(merge) => merge.input().downcast_ref::<SortExec>(),
+            None => plan.downcast_ref::<SortExec>(),
+        };
+        let Some(sort) = sort else {
+            return Ok(None);
+        };
+        let source = below_exchange(sort.input());
+        if Rows::follow(source).are_few() {
+            return Err("the few rows of an aggregation or a limit stay on the CPU".into());
+        }
+        let same_order = merge.is_none_or(|merge| merge.expr() == sort.expr());
+        if !same_order || plan.output_partitioning().partition_count() > 1 {
+            return Err("sorted partitions stay apart on the CPU".into());
+        }
+        let rows = Rows::of(source);
+        let schema = rows.source_schema();
+        let keys = sort
+            .expr()
+            .iter()
+            .map(|key| {
+                Ok(SortKey {
+                    expr: rows.translate(&key.expr)?,
+                    descending: key.options.descending,
+                    nulls_first: key.options.nulls_first,
+                })
+            })
+            .collect::<Result<Vec<_>, String>>()?;
+        whitewater::sort::check(&keys, &schema).map_err(|error| error.to_string())?;
+        // A merge's own fetch is of rows that its input has cut already.
+        let fetch = merge.and_then(SortPreservingMergeExec::fetch);
+        let fetch = [fetch, sort.fetch()].into_iter().flatten().min();
+        let first = fetch.map_or(String::new(), |rows| format!(", fetch={rows}"));
+        Ok(Some(Self {
+            description: format!("sort=[{}]{first}", sort.expr()),
+            sources: vec![source.clone()],
+            work: Work::Sort { keys, fetch },
+            cpu: plan.clone(),
+        }))
+    }
+
+    /// The limit at the top of `plan` with its input, if it is one.
+    pub(crate) fn limit(plan: &Arc<dyn ExecutionPlan>) -> Option<Self> {
+        let (input, skip, fetch) = if let Some(limit) = plan.downcast_ref::<GlobalLimitExec>() {
+            (limit.input().clone(), limit.skip(), limit.fetch())
+        } else if let Some(limit) = plan.downcast_ref::<LocalLimitExec>() {
+            (limit.input().clone(), 0, Some(limit.fetch()))
+        } else {
+            // A filter that ends early.
+            let filter = plan.downcast_ref::<FilterExec>()?;
+            let fetch = Some(filter.fetch()?);
+            (filter.with_fetch(None)?, 0, fetch)
+        };
+        let fetched = fetch.map_or(String::new(), |rows| format!(", fetch={rows}"));
+        Some(Self {
+            description: format!("limit: skip={skip}{fetched}"),
+            sources: vec![below_exchange(&input).clone()],
+            work: Work::Limit { skip, fetch },
+            cpu: plan.clone(),
+        })
+    }
+
+    /// The union at the top of `plan`, if it is one.
+    pub(crate) fn union(plan: &Arc<dyn ExecutionPlan>) -> Option<Self> {
+        let union = plan.downcast_ref::<UnionExec>()?;
+        Some(Self {
+            description: "union".into(),
+            sources: union.inputs().iter().map(below_exchange).cloned().collect(),
+            work: Work::Union,
+            cpu: plan.clone(),
+        })
     }
 }
 

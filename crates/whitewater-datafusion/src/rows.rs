@@ -15,6 +15,7 @@ use datafusion::{
         ExecutionPlan, ExecutionPlanProperties,
         aggregates::AggregateExec,
         coalesce_partitions::CoalescePartitionsExec,
+        coop::CooperativeExec,
         filter::FilterExec,
         limit::{GlobalLimitExec, LocalLimitExec},
         placeholder_row::PlaceholderRowExec,
@@ -43,7 +44,7 @@ pub(crate) struct Rows {
 
 impl Rows {
     /// The rows of `source`, as they are.
-    fn of(source: &Arc<dyn ExecutionPlan>) -> Self {
+    pub(crate) fn of(source: &Arc<dyn ExecutionPlan>) -> Self {
         Self {
             source: source.clone(),
             columns: (0..source.schema().fields().len())
@@ -169,13 +170,16 @@ impl Rows {
     }
 }
 
-/// The input of a node that only moves rows between partitions, without keeping an order that more
+/// The input of a node that only passes rows on, maybe to other partitions, without keeping an order that more
 /// than one of them has.
 pub(crate) fn passes_rows_on(plan: &Arc<dyn ExecutionPlan>) -> Option<&Arc<dyn ExecutionPlan>> {
     if plan.fetch().is_some() {
         return None;
     }
     if let Some(node) = plan.downcast_ref::<CoalescePartitionsExec>() {
+        return Some(node.input());
+    }
+    if let Some(node) = plan.downcast_ref::<CooperativeExec>() {
         return Some(node.input());
     }
     let node = plan.downcast_ref::<RepartitionExec>()?;

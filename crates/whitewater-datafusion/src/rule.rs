@@ -10,12 +10,13 @@ use datafusion::{
         aggregates::{AggregateExec, AggregateMode},
         filter::FilterExec,
         projection::ProjectionExec,
+        sorts::{sort::SortExec, sort_preserving_merge::SortPreservingMergeExec},
     },
 };
 use whitewater::gpu::Device;
 
 use crate::{
-    GpuExec, OnCpuExec, OnOutOfMemory,
+    GpuExec, GpuTableExec, OnCpuExec, OnOutOfMemory,
     island::Island,
     partitions::Wanted,
     rows::{below_exchange, passes_rows_on},
@@ -70,6 +71,20 @@ impl GpuRule {
                 Wanted::Many => return self.on_gpu(plan, Wanted::Any),
                 _ => self.aggregate(aggregate)?,
             }
+        } else if plan.downcast_ref::<SortExec>().is_some()
+            || plan.downcast_ref::<SortPreservingMergeExec>().is_some()
+        {
+            match Island::sort(plan) {
+                Ok(Some(island)) => Ok(self.node(island)?),
+                // A merge does no work of its own: its sort says why.
+                Err(reason) if plan.downcast_ref::<SortExec>().is_some() => Err(reason),
+                _ => return Ok(Err(None)),
+            }
+        } else if let Some(island) = Island::limit(plan).or_else(|| Island::union(plan)) {
+            match self.over_device_rows(island)? {
+                Some(node) => Ok(node),
+                None => return Ok(Err(reason_of(plan.name()))),
+            }
         } else if plan.downcast_ref::<FilterExec>().is_some()
             || plan.downcast_ref::<ProjectionExec>().is_some()
         {
@@ -114,17 +129,44 @@ impl GpuRule {
         plan.with_new_children(converted)
     }
 
-    /// The GPU node for an island, over its converted source.
+    /// The GPU node for an island, over its converted sources.
     fn node(&self, island: Island) -> Result<Arc<dyn ExecutionPlan>> {
-        let source = self.convert(island.source.clone(), Wanted::Any)?;
-        let node = GpuExec::new(
+        let sources = self.sources(&island)?;
+        Ok(self.node_over(island, sources))
+    }
+
+    /// As [`node`](Self::node), if all of its rows are on the device anyway.
+    fn over_device_rows(&self, island: Island) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let sources = self.sources(&island)?;
+        // A filter that ends early does less on the CPU than an upload of all its rows.
+        let ends_early = island.cpu.downcast_ref::<FilterExec>().is_some();
+        let on_device = |source: &Arc<dyn ExecutionPlan>| match source.downcast_ref::<GpuExec>() {
+            Some(node) => node.hands_on() && (!ends_early || node.is_resident()),
+            None => source.downcast_ref::<GpuTableExec>().is_some(),
+        };
+        let all = sources.iter().all(on_device);
+        Ok(all.then(|| self.node_over(island, sources)))
+    }
+
+    fn sources(&self, island: &Island) -> Result<Vec<Arc<dyn ExecutionPlan>>> {
+        let sources = island.sources.iter();
+        sources
+            .map(|source| self.convert(source.clone(), Wanted::Any))
+            .collect()
+    }
+
+    fn node_over(
+        &self,
+        island: Island,
+        sources: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Arc<dyn ExecutionPlan> {
+        Arc::new(GpuExec::new(
             self.device.clone(),
             island,
-            source,
+            sources,
             self.batch_rows,
             self.on_out_of_memory,
-        );
-        Ok(Arc::new(node))
+        ))
     }
 
     /// A final aggregation over a partial one on the GPU, or the reason why not.

@@ -6,7 +6,8 @@ mod support;
 use arrow::array::RecordBatch;
 use datafusion::prelude::SessionContext;
 use support::{
-    assert_same, cpu_session, gpu_session, metric, register, register_resident, rows, run, sliced,
+    assert_same, assert_same_order, cpu_session, gpu_session, metric, register, register_resident,
+    rows, run, sliced,
 };
 
 /// Queries over table `t`; each runs at least partly on the GPU.
@@ -64,6 +65,25 @@ const QUERIES: &[&str] = &[
     "select count(*) from (select 1 as a from t where k > 0) cross join (select 1 as c from t where k < -2)",
 ];
 
+/// Sorts and limits, whose rows have an order. Every sort is by enough columns that equal rows are the same.
+const ORDERED: &[&str] = &[
+    "select * from t order by k, big, g, s, d, day, at, b, f",
+    "select s, k, g from t order by s desc, k nulls first, g desc nulls last",
+    "select b, day, big from t order by b nulls first, day desc, big",
+    "select d, big from t where k > 0 order by d, big desc nulls last",
+    "select f, g from t order by f desc nulls last, g",
+    "select at, k from t order by at desc nulls first, k limit 10",
+    "select k + 1 as j, g * 2 as h, s from t where not b order by h, j, s limit 25 offset 5",
+    "select big from t order by big limit 0",
+    "select big from t order by big limit 5000",
+    "select k % 2 as odd, s, big from t order by k % 2, s desc, big",
+    "select * from (select k, big, g from t where b order by big, k, g limit 20) where k > 0 order by big, k, g",
+    "select sum(big) from (select big, g from t order by big, g limit 17)",
+    "select k, count(*) from (select k, big from t order by big, k limit 100) group by k order by k",
+    "select big, k from (select big, k from t where b union all select big, k from t where not b) order by big, k",
+    "select k, big from t where g > 0 union all select k, big from t where g <= 0 order by big desc, k limit 40",
+];
+
 /// Partitions with `nulls`, of unequal sizes, some batches being slices and some empty.
 fn partitions(nulls: u64) -> Vec<Vec<RecordBatch>> {
     vec![
@@ -105,11 +125,22 @@ async fn compare(
     }
 }
 
+/// As [`compare`], with the order of the rows.
+async fn compare_order(ours: &SessionContext, theirs: &SessionContext) {
+    compare(ours, theirs, ORDERED, None).await;
+    for sql in ORDERED {
+        let cpu = run(theirs, sql).await.unwrap().0;
+        let gpu = run(ours, sql).await.unwrap().0;
+        assert_same_order(sql, &gpu, &cpu);
+    }
+}
+
 async fn by_upload(batch_rows: usize, nulls: u64) {
     let (ours, theirs) = (gpu_session(batch_rows), cpu_session());
     register(&ours, "t", partitions(nulls));
     register(&theirs, "t", partitions(nulls));
     compare(&ours, &theirs, QUERIES, Some(Islands)).await;
+    compare_order(&ours, &theirs).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -134,6 +165,7 @@ async fn resident_rows() {
     register_resident(&ours, "t", &batches[0].schema(), batches.clone(), 500);
     register(&theirs, "t", vec![batches]);
     compare(&ours, &theirs, QUERIES, Some(Islands)).await;
+    compare_order(&ours, &theirs).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -155,10 +187,41 @@ async fn empty_tables() {
     register(&ours, "t", vec![vec![empty.clone()], vec![empty.clone()]]);
     register(&theirs, "t", vec![vec![empty.clone()], vec![empty.clone()]]);
     compare(&ours, &theirs, QUERIES, None).await;
+    compare_order(&ours, &theirs).await;
     let (ours, theirs) = (gpu_session(0), cpu_session());
     register_resident(&ours, "t", &empty.schema(), vec![], 500);
     register(&theirs, "t", vec![vec![empty]]);
     compare(&ours, &theirs, QUERIES, None).await;
+    compare_order(&ours, &theirs).await;
+}
+
+/// Limits and unions of rows that are on the device take place there.
+#[tokio::test(flavor = "multi_thread")]
+async fn limits_of_resident_rows() {
+    let (ours, theirs) = (gpu_session(0), cpu_session());
+    let batches = vec![rows(0, 1000, 5)];
+    // One partition, so that the CPU's rows have an order too.
+    for ctx in [&ours, &theirs] {
+        run(ctx, "set datafusion.execution.target_partitions = 1")
+            .await
+            .unwrap();
+    }
+    register_resident(&ours, "t", &batches[0].schema(), batches.clone(), 300);
+    register(&theirs, "t", vec![batches]);
+    for sql in [
+        "select * from t limit 10",
+        "select * from t limit 450 offset 250",
+        "select s, b, k from t offset 999",
+        "select s, b, k from t limit 10 offset 2000",
+        "select k, s from t where b limit 7 offset 3",
+        "select k, g from (select k, g from t limit 500) where g > 0",
+        "select k, s from t where b union all select k, s from t limit 600",
+    ] {
+        let (gpu, plan) = run(&ours, sql).await.unwrap();
+        assert_same_order(sql, &gpu, &run(&theirs, sql).await.unwrap().0);
+        let tree = datafusion::physical_plan::displayable(&*plan).indent(false);
+        assert_eq!(metric(&plan, "cpu_fallback"), Some(0), "{sql}\n{tree}");
+    }
 }
 
 /// Plans whose nodes need rows of one key in one partition, or partitions in order.

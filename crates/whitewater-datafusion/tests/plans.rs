@@ -50,6 +50,10 @@ plans! {
     filter_over_sorted: "select * from (select k, g from t order by g limit 5) where k > 0";
     union: "select k from t where b union all select k from r where not b";
     window: "select k, sum(g) over (partition by k order by day) from t where b";
+    sort: "select k, s from t where g > 0 order by k desc, s nulls first";
+    sort_of_resident: "select k, g from r where g > 0 order by g limit 5 offset 2";
+    limit_over_resident: "select k, g from r where g > 0 limit 5 offset 2";
+    sort_of_few_rows: "select k, count(*) as n from t group by k order by n";
     no_table: "select 1 + 1";
 }
 

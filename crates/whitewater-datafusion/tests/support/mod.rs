@@ -208,6 +208,20 @@ enum Cell {
 
 /// Asserts that two results hold the same rows in any order: bit for bit, floats within 1e-12.
 pub fn assert_same(sql: &str, ours: &[RecordBatch], theirs: &[RecordBatch]) {
+    compare(sql, ours, theirs, cells);
+}
+
+/// As [`assert_same`], in the same order.
+pub fn assert_same_order(sql: &str, ours: &[RecordBatch], theirs: &[RecordBatch]) {
+    compare(sql, ours, theirs, cells_in_order);
+}
+
+fn compare(
+    sql: &str,
+    ours: &[RecordBatch],
+    theirs: &[RecordBatch],
+    cells: fn(&[RecordBatch]) -> Vec<Vec<Cell>>,
+) {
     let types = |batches: &[RecordBatch]| -> Option<Vec<DataType>> {
         let schema = batches.first()?.schema();
         Some(
@@ -237,7 +251,7 @@ pub fn assert_same(sql: &str, ours: &[RecordBatch], theirs: &[RecordBatch]) {
     }
 }
 
-fn cells(batches: &[RecordBatch]) -> Vec<Vec<Cell>> {
+fn cells_in_order(batches: &[RecordBatch]) -> Vec<Vec<Cell>> {
     let mut rows = Vec::new();
     for batch in batches {
         for row in 0..batch.num_rows() {
@@ -250,6 +264,11 @@ fn cells(batches: &[RecordBatch]) -> Vec<Vec<Cell>> {
             );
         }
     }
+    rows
+}
+
+fn cells(batches: &[RecordBatch]) -> Vec<Vec<Cell>> {
+    let mut rows = cells_in_order(batches);
     rows.sort_by_cached_key(|row| {
         let text = |cell: &Cell| match cell {
             Cell::Float(value) => format!("{value:.6e}"),

@@ -1,15 +1,14 @@
 //! Batches of one schema behind each other.
 
-use arrow::datatypes::{DataType, Field};
+use arrow::datatypes::DataType;
 use whitewater_gpu::{Buffer, Device, Shader};
 
 use crate::{
     Batch, Column, Error, Storage,
     column::{MAX_ROWS, bit_words_bytes},
-    expr::Expr,
     kernels::LIBRARY,
     params::{WORKGROUP, grid},
-    select::filter_project,
+    select::{Rows, copy_rows},
 };
 
 #[repr(C)]
@@ -64,9 +63,9 @@ fn same_storage(device: &Device, batches: &[Batch], index: usize) -> Result<Vec<
             if !narrow(batch) {
                 return Ok(column(batch));
             }
-            let field: Field = batch.schema.field(index).clone();
-            let outputs = [(Expr::column(index), field)];
-            let mut wide = filter_project(device, batch, None, &outputs)?;
+            // A copy holds decimals whole.
+            let alone = batch.project(&[index])?;
+            let mut wide = copy_rows(device, &alone, Rows::From(0), batch.rows)?;
             Ok(wide.columns.remove(0))
         })
         .collect()

@@ -92,7 +92,7 @@ pub fn filter_project(
     };
     let (columns, rows) = match predicate {
         _ if batch.rows == 0 => return select.empty(),
-        None => (select.evaluate(Rows::From(0), batch.rows)?, batch.rows),
+        None => (select.project()?, batch.rows),
         Some(_) if select.is_plain()? => select.write_at_once()?,
         Some(_) => {
             let (map, rows) = select.map()?;
@@ -201,7 +201,7 @@ impl Select<'_> {
                 return Ok(false);
             }
         }
-        Ok(!self.outputs.is_empty())
+        Ok((1..=self.outputs_at_once()).contains(&self.outputs.len()))
     }
 
     fn size(&self) -> u32 {
@@ -273,12 +273,14 @@ impl Select<'_> {
     }
 
     /// Whether the values of all rows are held until their place is known: where they come from the
-    /// columns that the predicate reads anyway, and a few registers hold them.
+    /// columns that the predicate reads anyway, a few registers hold them, and none raises an error, which a
+    /// row that is not taken must not.
     fn may_carry(&self, compiled: &Compiled) -> Result<bool, Error> {
         const MOST_BYTES: u32 = 16;
         let values = &compiled.generated.values;
         let bytes: u32 = values.iter().map(|value| value.device.bytes()).sum();
         Ok((1..=MOST_BYTES).contains(&bytes)
+            && !compiled.generated.raises
             && bindings(self.predicate, self.batch)? == compiled.generated.bindings)
     }
 
@@ -365,8 +367,54 @@ impl Select<'_> {
         Ok((output.buffers[numbers].clone(), rows))
     }
 
+    /// The outputs of all rows: plain columns as they are, sharing their buffers, the others computed.
+    fn project(&self) -> Result<Vec<Column>, Error> {
+        let plain = |expr: &Expr| match expr {
+            Expr::Column { index } => self.batch.columns.get(*index).cloned(),
+            _ => None,
+        };
+        let computed: Vec<(Expr, Field)> = self
+            .outputs
+            .iter()
+            .filter(|(expr, _)| plain(expr).is_none())
+            .cloned()
+            .collect();
+        let select = Select {
+            outputs: &computed,
+            ..*self
+        };
+        let mut columns = select.evaluate(Rows::From(0), self.batch.rows)?.into_iter();
+        self.outputs
+            .iter()
+            .map(|(expr, _)| plain(expr).or_else(|| columns.next()))
+            .collect::<Option<_>>()
+            .ok_or_else(|| Error::unsupported("an output that was not written"))
+    }
+
+    /// Outputs that one kernel can write: as many as it can bind the buffers of, if each is of a column with
+    /// nulls of its own. Wider expressions are the caller's to split.
+    fn outputs_at_once(&self) -> usize {
+        const BUFFERS_OF_OUTPUT: u32 = 4;
+        const OTHER_BUFFERS: u32 = 6;
+        let bindable = self
+            .device
+            .info()
+            .max_storage_buffers
+            .saturating_sub(OTHER_BUFFERS);
+        (bindable / BUFFERS_OF_OUTPUT).clamp(1, 16) as usize
+    }
+
     /// The outputs of `rows` rows.
     fn evaluate(&self, which: Rows<'_>, rows: usize) -> Result<Vec<Column>, Error> {
+        let mut columns = Vec::new();
+        for outputs in self.outputs.chunks(self.outputs_at_once()) {
+            let some = Select { outputs, ..*self };
+            columns.extend(some.evaluate_at_once(which, rows)?);
+        }
+        Ok(columns)
+    }
+
+    fn evaluate_at_once(&self, which: Rows<'_>, rows: usize) -> Result<Vec<Column>, Error> {
         let (map, first) = match which {
             Rows::At(map) => (Some(map), 0),
             Rows::From(first) => (None, first),
