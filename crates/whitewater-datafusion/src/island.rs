@@ -14,6 +14,7 @@ use datafusion::{
     physical_plan::{
         ExecutionPlan, ExecutionPlanProperties, InputOrderMode,
         aggregates::{AggregateExec, AggregateMode},
+        coalesce_partitions::CoalescePartitionsExec,
         filter::FilterExec,
         limit::{GlobalLimitExec, LocalLimitExec},
         sorts::{sort::SortExec, sort_preserving_merge::SortPreservingMergeExec},
@@ -216,6 +217,8 @@ impl Island {
             (limit.input().clone(), limit.skip(), limit.fetch())
         } else if let Some(limit) = plan.downcast_ref::<LocalLimitExec>() {
             (limit.input().clone(), 0, Some(limit.fetch()))
+        } else if let Some(merge) = plan.downcast_ref::<CoalescePartitionsExec>() {
+            (merge.input().clone(), 0, Some(merge.fetch()?))
         } else {
             // A filter that ends early.
             let filter = plan.downcast_ref::<FilterExec>()?;

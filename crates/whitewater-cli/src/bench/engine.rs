@@ -16,11 +16,12 @@ use super::{
 };
 
 /// Rows of the recorded peers' cases.
-const ROWS: u64 = 100_000_000;
-const REDUCE_ROWS: u64 = 500_000_000;
+pub(super) const ROWS: u64 = 100_000_000;
+pub(super) const REDUCE_ROWS: u64 = 500_000_000;
 
-/// A case that runs `work` on one batch; `work` gives the rows of its result.
-fn case(
+/// A case that runs `work` on one batch; `work` gives the rows of its result. `bytes` is 0 where no number of
+/// bytes must be moved.
+pub(super) fn case(
     name: impl Into<String>,
     rows: u64,
     inputs: Vec<Input>,
@@ -39,7 +40,7 @@ fn case(
                 Ok(Measurement {
                     elapsed,
                     rows_out: Some(out),
-                    bytes: Some(bytes(rows)),
+                    bytes: Some(bytes(rows)).filter(|bytes| *bytes > 0),
                 })
             }),
         })
@@ -58,7 +59,7 @@ fn aggregate(function: Function, column: usize, state: &[DataType]) -> Aggregate
     }
 }
 
-fn long(low: i64, high: i64) -> Input {
+pub(super) fn long(low: i64, high: i64) -> Input {
     Input::Int64 { low, high }
 }
 
@@ -107,7 +108,7 @@ fn reduce_rows(batch: &Batch, aggregation: &Aggregation) -> Result<u64, whitewat
 }
 
 /// The device that holds a batch.
-fn device_of(batch: &Batch) -> Result<whitewater::gpu::Device, whitewater::Error> {
+pub(super) fn device_of(batch: &Batch) -> Result<whitewater::gpu::Device, whitewater::Error> {
     let buffer = batch.columns.first().and_then(|column| match &column.data {
         whitewater::Storage::Fixed(buffer) | whitewater::Storage::Bits(buffer) => Some(buffer),
         _ => None,

@@ -42,6 +42,10 @@ fn fill<T: Copy + Default + Send + Sync>(rows: u64, value: impl Fn(u64) -> T + S
 pub enum Input {
     /// 64-bit integers in `low..high`.
     Int64 { low: i64, high: i64 },
+    /// Any 32-bit integer.
+    Int32,
+    /// A random number of a row (u32).
+    Row,
     /// Doubles in `0.0..1.0`.
     Float64,
     /// Booleans, of which this share is true.
@@ -52,6 +56,8 @@ impl Input {
     fn data_type(&self) -> DataType {
         match self {
             Input::Int64 { .. } => DataType::Int64,
+            Input::Int32 => DataType::Int32,
+            Input::Row => DataType::UInt32,
             Input::Float64 => DataType::Float64,
             Input::Boolean { .. } => DataType::Boolean,
         }
@@ -62,7 +68,17 @@ impl Input {
         Ok(match *self {
             Input::Int64 { low, high } => {
                 let span = high.abs_diff(low);
-                let values = fill(rows, |row| low + (mix(row, column) % span) as i64);
+                let values = fill(rows, |row| {
+                    low.wrapping_add((mix(row, column) % span) as i64)
+                });
+                Storage::Fixed(upload(bytemuck::cast_slice(&values))?)
+            }
+            Input::Int32 => {
+                let values = fill(rows, |row| mix(row, column) as i32);
+                Storage::Fixed(upload(bytemuck::cast_slice(&values))?)
+            }
+            Input::Row => {
+                let values = fill(rows, |row| (mix(row, column) % rows) as u32);
                 Storage::Fixed(upload(bytemuck::cast_slice(&values))?)
             }
             Input::Float64 => {

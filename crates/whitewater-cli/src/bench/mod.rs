@@ -15,6 +15,7 @@ mod case;
 mod copy;
 mod engine;
 mod inputs;
+mod rows;
 mod tpch;
 
 use serde::Serialize;
@@ -70,6 +71,18 @@ const SUITES: &[Suite] = &[
     Suite {
         name: "filter",
         cases: engine::filters,
+    },
+    Suite {
+        name: "gather",
+        cases: rows::gathers,
+    },
+    Suite {
+        name: "scan",
+        cases: rows::scans,
+    },
+    Suite {
+        name: "sort",
+        cases: rows::sorts,
     },
     Suite {
         name: "groupby",

@@ -41,6 +41,7 @@ pub static LIBRARY: Library = Library {
         ("package::sort::radix", include_str!("../sort/radix.wesl")),
         ("package::sort::span", include_str!("../sort/span.wesl")),
         ("package::sort::ties", include_str!("../sort/ties.wesl")),
+        ("package::sort::top", include_str!("../sort/top.wesl")),
         ("package::scan::scan", include_str!("../scan/scan.wesl")),
         (
             "package::select::select",

@@ -12,13 +12,14 @@
 
 mod keys;
 mod radix;
+mod top;
 
 use arrow::datatypes::{DataType, Field, Schema};
 use std::sync::Arc;
 use whitewater_gpu::{Buffer, Device, Shader};
 
 use crate::{
-    Batch, Column, Error, Storage, bitmask,
+    Batch, Column, Error, Storage,
     column::bit_words_bytes,
     expr::Expr,
     gather::{gather, numbers},
@@ -29,7 +30,7 @@ use crate::{
     select::map_of_mask,
 };
 use keys::{PartKind, Stage};
-use radix::{DIGITS, Words, sort_rows};
+use radix::{DIGIT_BITS, DIGITS, Words, sort_rows};
 
 /// A key to sort by.
 #[derive(Clone, Debug)]
@@ -61,7 +62,11 @@ pub fn sorted_order(device: &Device, batch: &Batch, keys: &[SortKey]) -> Result<
             match (&order, tied) {
                 (_, Some(Ties { rows: 0, .. })) => break,
                 (Some(order), Some(ties)) => sort.order_ties(&bound, chunk, order, &ties)?,
-                _ => order = Some(sort.order_all(&bound, chunk)?),
+                _ => {
+                    let first = sort.order_all(&bound, chunk)?;
+                    order = Some(first.order);
+                    heads = first.heads;
+                }
             }
             let last = number + 1 == stages.len() && chunk + 1 == stage.chunks.end;
             if let (false, Some(order)) = (last, &order) {
@@ -79,7 +84,8 @@ pub fn sorted_order(device: &Device, batch: &Batch, keys: &[SortKey]) -> Result<
 
 /// `batch` in the order of `keys`, of which only the first `fetch` rows if given.
 ///
-/// Costs and errors are those of [`sorted_order`] and of gathering every column.
+/// Costs and errors are those of [`sorted_order`] and of gathering every column; where `fetch` is a small share
+/// of the rows, one read of the first key's column and the sort of some more rows than asked for.
 pub fn sort(
     device: &Device,
     batch: &Batch,
@@ -90,8 +96,31 @@ pub fn sort(
     if rows == 0 {
         return gather(device, batch, &device.alloc(4)?, 0);
     }
+    if let Some(candidates) = candidates(device, batch, keys, rows)? {
+        let order = sorted_order(device, &candidates, keys)?;
+        return gather(device, &candidates, &order, rows);
+    }
     let order = sorted_order(device, batch, keys)?;
     gather(device, batch, &order, rows)
+}
+
+/// The few rows that can be among the first `fetch`, if that can be told.
+fn candidates(
+    device: &Device,
+    batch: &Batch,
+    keys: &[SortKey],
+    fetch: usize,
+) -> Result<Option<Batch>, Error> {
+    let sort = Sort { device, batch };
+    // Only the first key is looked at.
+    let stages = keys::stages(keys.get(..1).unwrap_or_default(), batch)?;
+    let Some(stage) = stages.first().filter(|_| fetch < batch.rows) else {
+        return Ok(None);
+    };
+    let bound = sort.bind(stage)?;
+    let candidates = sort.candidates(&bound, fetch)?;
+    bound.compiled.check()?;
+    Ok(candidates)
 }
 
 /// Whether [`sort`] can do this for batches of `schema`.
@@ -107,7 +136,8 @@ pub fn check(keys: &[SortKey], schema: &Schema) -> Result<(), Error> {
 struct Params {
     rows: u32,
     chunk: u32,
-    word: u32,
+    /// The first bit of a window, or bits of words that do not count.
+    shift: u32,
     group_position: u32,
 }
 
@@ -172,9 +202,8 @@ struct Bound<'a> {
 struct Ties {
     places: Buffer,
     rows: usize,
-    /// The number of the key at each place of the whole order, counted from 1.
-    groups: Buffer,
-    most_groups: u32,
+    /// Where keys begin, a bit a place of the whole order.
+    heads: Buffer,
 }
 
 struct Sort<'a> {
@@ -250,7 +279,7 @@ impl Sort<'_> {
         let params = Params {
             rows: rows as u32,
             chunk,
-            word: 0,
+            shift: 0,
             group_position: 0,
         };
         let buffers = [&spans, map.unwrap_or(&spans)];
@@ -266,16 +295,101 @@ impl Sort<'_> {
     }
 
     /// The order of all rows by the stage's parts.
-    fn order_all(&self, bound: &Bound<'_>, chunk: u32) -> Result<Buffer, Error> {
+    fn order_all(&self, bound: &Bound<'_>, chunk: u32) -> Result<Ordered, Error> {
         let rows = self.batch.rows;
         let spans = self.spans(bound, chunk, None, rows)?;
         let layout = Layout::new(&bound.stage.parts(), &spans);
-        let mut order = None;
-        for word in 0..layout.bits.div_ceil(64) {
-            let words = self.encode(bound, chunk, &layout, word, order.as_ref(), None, rows)?;
-            order = Some(sort_rows(self.device, words, order, rows)?);
+        if let Some(ordered) = self.order_by_leading_digits(bound, chunk, &layout)? {
+            return Ok(ordered);
         }
-        order.map_or_else(|| numbers(self.device, 0, rows), Ok)
+        let mut order = None;
+        for first_bit in (0..layout.bits).step_by(64) {
+            let window = Window {
+                first_bit,
+                bits: (layout.bits - first_bit).min(64),
+            };
+            let words = self.encode(bound, chunk, &layout, window, order.as_ref(), None, rows)?;
+            order = Some(sort_rows(self.device, words, 0, order, rows)?.rows);
+        }
+        let order = order.map_or_else(|| numbers(self.device, 0, rows), Ok)?;
+        Ok(Ordered { order, heads: None })
+    }
+
+    /// As [`order_all`](Self::order_all), by as few digits from the front as tell nearly all rows apart, and
+    /// the rest for the rows that are tied: none if that is not less work. Waits for the digits' counts.
+    fn order_by_leading_digits(
+        &self,
+        bound: &Bound<'_>,
+        chunk: u32,
+        layout: &Layout,
+    ) -> Result<Option<Ordered>, Error> {
+        let rows = self.batch.rows;
+        let least = if self.device.info().software {
+            256
+        } else {
+            1 << 20
+        };
+        if rows < least || layout.bits <= 4 * DIGIT_BITS {
+            return Ok(None);
+        }
+        let mut window = Window::leading(layout.bits, 64);
+        let mut words = self.encode(bound, chunk, layout, window, None, None, rows)?;
+        let passes = radix::passes(window.bits);
+        let counts = words.bins.download_as::<u32>()?;
+        let digits = leading_digits(&counts, rows);
+        // Ties cost about two passes.
+        if digits + 2 >= layout.bits.div_ceil(DIGIT_BITS) {
+            return Ok(None);
+        }
+        let mut first_pass = passes - digits;
+        if digits <= 4 {
+            // Half the bytes.
+            window = Window::leading(layout.bits, 32);
+            words = self.encode(bound, chunk, layout, window, None, None, rows)?;
+            first_pass = 4 - digits;
+        }
+        let wide = words.wide;
+        let sorted = sort_rows(self.device, words, first_pass, None, rows)?;
+        let heads = self.key_heads(bound, &sorted.keys, wide, first_pass * DIGIT_BITS)?;
+        let ties = self.tied(bound, 0, &sorted.rows, &heads)?;
+        if ties.rows > rows / 4 {
+            // Digits that repeat each other: they tell less than they seem to.
+            return Ok(None);
+        }
+        if ties.rows > 0 {
+            self.order_ties(bound, chunk, &sorted.rows, &ties)?;
+        }
+        Ok(Some(Ordered {
+            order: sorted.rows,
+            heads: Some(heads),
+        }))
+    }
+
+    /// A bit for every place where a word begins that differs from the one before above its lowest `shift` bits.
+    fn key_heads(
+        &self,
+        bound: &Bound<'_>,
+        keys: &Buffer,
+        wide: bool,
+        shift: u32,
+    ) -> Result<Buffer, Error> {
+        let rows = self.batch.rows;
+        let heads = self.device.alloc(bit_words_bytes(rows))?;
+        let shader = self.ties_shader(bound, 0, wide);
+        let workgroups = grid(self.device, rows as u64, self.size().into());
+        let params = Params {
+            shift,
+            ..Self::ties_params(rows, 0)
+        };
+        let buffers = [keys, &heads, keys, keys, keys];
+        self.launch(
+            bound,
+            (&shader, "find_key_heads"),
+            params,
+            &buffers,
+            workgroups,
+        )?;
+        Ok(heads)
     }
 
     /// One word of the normalised keys of `rows` rows: those in `map`, or the first. With `groups`, a group for
@@ -286,15 +400,13 @@ impl Sort<'_> {
         bound: &Bound<'_>,
         chunk: u32,
         layout: &Layout,
-        word: u32,
+        window: Window,
         map: Option<&Buffer>,
         groups: Option<(&Buffer, u32)>,
         rows: usize,
     ) -> Result<Words, Error> {
-        let all_bits = layout.bits + groups.map_or(0, |(_, bits)| bits);
-        let bits = (all_bits - 64 * word).min(64);
-        let wide = bits > 32;
-        let passes = radix::passes(bits);
+        let wide = window.bits > 32;
+        let passes = radix::passes(window.bits);
         let keys = self.device.alloc(rows as u64 * if wide { 8 } else { 4 })?;
         let bins_bytes = u64::from(passes * DIGITS * 4);
         let bins = self.device.alloc_filled(bins_bytes, 0)?;
@@ -308,7 +420,7 @@ impl Sort<'_> {
         let params = Params {
             rows: rows as u32,
             chunk,
-            word,
+            shift: window.first_bit,
             group_position: layout.bits,
         };
         let groups = groups.map_or(&keys, |(groups, _)| groups);
@@ -317,14 +429,15 @@ impl Sort<'_> {
         self.launch(bound, (&shader, "encode"), params, &buffers, workgroups)?;
         Ok(Words {
             keys,
-            bits,
+            bits: window.bits,
             wide,
             bins,
         })
     }
 
-    fn ties_shader(&self, bound: &Bound<'_>, chunk: u32) -> Shader {
+    fn ties_shader(&self, bound: &Bound<'_>, chunk: u32, wide: bool) -> Shader {
         self.shader(bound, "package::sort::ties")
+            .alias("Key", if wide { "u64" } else { "u32" })
             .feature("CHUNKED", chunk > 0)
     }
 
@@ -332,7 +445,7 @@ impl Sort<'_> {
         Params {
             rows: rows as u32,
             chunk,
-            word: 0,
+            shift: 0,
             group_position: 0,
         }
     }
@@ -351,7 +464,7 @@ impl Sort<'_> {
             Some(known) => known,
             None => self.device.alloc_filled(bit_words_bytes(rows), 0)?,
         };
-        let shader = self.ties_shader(bound, chunk);
+        let shader = self.ties_shader(bound, chunk, false);
         let workgroups = grid(self.device, rows as u64, self.size().into());
         let params = Self::ties_params(rows, chunk);
         let buffers = [order, &heads];
@@ -370,22 +483,17 @@ impl Sort<'_> {
     ) -> Result<Ties, Error> {
         let rows = self.batch.rows;
         let mask = self.device.alloc(bit_words_bytes(rows))?;
-        let shader = self.ties_shader(bound, chunk);
+        let shader = self.ties_shader(bound, chunk, false);
         let workgroups = grid(self.device, rows as u64, self.size().into());
         // Whether a string goes on is told by the chunk before.
         let params = Self::ties_params(rows, chunk.saturating_sub(1));
         let buffers = [order, heads, &mask];
         self.launch(bound, (&shader, "tied"), params, &buffers, workgroups)?;
-        let (places, tied) = map_of_mask(self.device, &mask, rows)?;
-        let groups = match tied {
-            0 => places.clone(),
-            _ => inclusive_sums(self.device, &bitmask::to_booleans(heads, rows)?, rows)?,
-        };
+        let (places, rows) = map_of_mask(self.device, &mask, rows)?;
         Ok(Ties {
             places,
-            rows: tied,
-            groups,
-            most_groups: rows as u32,
+            rows,
+            heads: heads.clone(),
         })
     }
 
@@ -399,46 +507,46 @@ impl Sort<'_> {
     ) -> Result<(), Error> {
         let rows = ties.rows;
         let tied_rows = self.device.alloc(rows as u64 * 4)?;
-        let tied_groups = self.device.alloc(rows as u64 * 4)?;
-        let shader = self.ties_shader(bound, chunk);
+        let tied_heads = self.device.alloc(rows as u64 * 4)?;
+        let shader = self.ties_shader(bound, chunk, false);
         let workgroups = grid(self.device, rows as u64, self.size().into());
         let params = Self::ties_params(rows, chunk);
-        let unused = order;
         let launch = |entry: &str, rows: &Buffer| {
+            let unused = order;
             let buffers = [
                 order,
-                unused,
+                &ties.heads,
                 unused,
                 &ties.places,
-                &ties.groups,
+                unused,
                 rows,
-                &tied_groups,
+                &tied_heads,
             ];
             self.launch(bound, (&shader, entry), params, &buffers, workgroups)
         };
         launch("gather", &tied_rows)?;
+        // Rows of one group lie beside each other, and each group has two at least.
+        let groups = inclusive_sums(self.device, &tied_heads, rows)?;
+        let group_bits = u32::BITS - (rows as u32 / 2).leading_zeros();
         let spans = self.spans(bound, chunk, Some(&tied_rows), rows)?;
         let layout = Layout::new(&bound.stage.parts(), &spans);
-        let group_bits = u32::BITS - ties.most_groups.leading_zeros();
-        // Groups lie beside each other, so rows sorted by group and key fit the places in turn.
-        let mut sorted: Option<Sorted> = None;
-        for word in 0..(layout.bits + group_bits).div_ceil(64) {
-            let (map, groups) = match &sorted {
-                Some(sorted) => (&sorted.rows, &sorted.groups),
-                None => (&tied_rows, &tied_groups),
+        // So rows sorted by group and key fit the places in turn.
+        let mut sorted = (tied_rows.clone(), groups);
+        for first_bit in (0..layout.bits + group_bits).step_by(64) {
+            let window = Window {
+                first_bit,
+                bits: (layout.bits + group_bits - first_bit).min(64),
             };
-            let groups = Some((groups, group_bits));
-            let words = self.encode(bound, chunk, &layout, word, Some(map), groups, rows)?;
-            let moved = sort_rows(self.device, words, None, rows)?;
-            sorted = Some(Sorted {
-                rows: self.take(map, &moved, rows)?,
-                groups: self.take(groups.map_or(map, |(groups, _)| groups), &moved, rows)?,
-            });
+            let (map, groups) = &sorted;
+            let groups_of = Some((groups, group_bits));
+            let words = self.encode(bound, chunk, &layout, window, Some(map), groups_of, rows)?;
+            let moved = sort_rows(self.device, words, 0, None, rows)?.rows;
+            sorted = (
+                self.take(map, &moved, rows)?,
+                self.take(groups, &moved, rows)?,
+            );
         }
-        match sorted {
-            Some(sorted) => launch("scatter", &sorted.rows),
-            None => Ok(()),
-        }
+        launch("scatter", &sorted.0)
     }
 
     /// The words of `from` at the `rows` places in `map`.
@@ -461,8 +569,46 @@ impl Sort<'_> {
     }
 }
 
-/// Tied rows in the order of the words so far, with the group of each.
-struct Sorted {
-    rows: Buffer,
-    groups: Buffer,
+/// A part of the normalised key: so many bits from `first_bit` above its end.
+#[derive(Clone, Copy)]
+struct Window {
+    first_bit: u32,
+    bits: u32,
+}
+
+impl Window {
+    /// The first of `all` bits, at most `most`.
+    fn leading(all: u32, most: u32) -> Self {
+        let bits = all.min(most);
+        Self {
+            first_bit: all - bits,
+            bits,
+        }
+    }
+}
+
+/// How many digits from the front tell nearly all of `rows` rows apart, by how often each digit of each pass
+/// occurs: as if digits were independent of each other. All of them where they do not.
+fn leading_digits(counts: &[u32], rows: usize) -> u32 {
+    /// Of 1: the share of rows that may be tied.
+    const MOST_TIED: f64 = 0.1;
+    let mut same = 1.0;
+    let passes = counts.chunks_exact(DIGITS as usize);
+    for (digits, pass) in passes.clone().rev().enumerate() {
+        let squares = pass
+            .iter()
+            .map(|count| (f64::from(*count) / rows as f64).powi(2));
+        // The chance that two rows agree in all digits so far.
+        same *= squares.sum::<f64>();
+        if same * rows as f64 <= MOST_TIED {
+            return digits as u32 + 1;
+        }
+    }
+    passes.len() as u32
+}
+
+/// The order of all rows, and where its keys begin as far as that is known.
+struct Ordered {
+    order: Buffer,
+    heads: Option<Buffer>,
 }

@@ -68,13 +68,21 @@ impl Shape {
     }
 }
 
-/// The row numbers in `values` (0, 1, … if none) in the order of the words of `words`, ties as they were.
+/// What a sort gives: the words in order, and the row numbers in that order.
+pub(super) struct Sorted {
+    pub(super) keys: Buffer,
+    pub(super) rows: Buffer,
+}
+
+/// The row numbers in `values` (0, 1, … if none) in the order of the words of `words`, ties as they were. Digits
+/// before `first_pass` are not looked at.
 pub(super) fn sort_rows(
     device: &Device,
     words: Words,
+    first_pass: u32,
     values: Option<Buffer>,
     rows: usize,
-) -> Result<Buffer, Error> {
+) -> Result<Sorted, Error> {
     let passes = passes(words.bits);
     let key_bytes = if words.wide { 8 } else { 4 };
     let shape = Shape::new(device.info(), key_bytes + 4);
@@ -90,7 +98,7 @@ pub(super) fn sort_rows(
     };
     let mut other_values = device.alloc(rows as u64 * 4)?;
     let bytes = rows as u64 * u64::from(key_bytes + 4);
-    for pass in 0..passes {
+    for pass in first_pass..passes {
         let shift = pass * DIGIT_BITS;
         let params = Params {
             rows: rows as u32,
@@ -151,5 +159,5 @@ pub(super) fn sort_rows(
         std::mem::swap(&mut values, &mut other_values);
         numbered = false;
     }
-    Ok(values)
+    Ok(Sorted { keys, rows: values })
 }

@@ -290,6 +290,49 @@ fn slices_and_the_first_rows() {
     }
 }
 
+/// The first digits of a key seem to tell all rows apart, and tell few.
+#[test]
+fn digits_that_repeat_each_other() {
+    let repeated = |i: usize| (noise(i, 10) & 0xff) * 0x0101_0101_0101_0101;
+    for low in [0, 1, 0xffff] {
+        let keys = (0..2000).map(|i| (repeated(i) ^ (noise(i, 11) & low)) as i64);
+        let column: ArrayRef = Arc::new(Int64Array::from_iter_values(keys));
+        for order in ORDERS {
+            check(std::slice::from_ref(&column), &[order], None);
+        }
+    }
+}
+
+/// Enough rows for a bound from a sample: in no order, in order, in reverse, few values, nulls in the way.
+#[test]
+fn the_first_of_many_rows() {
+    let rows = 20_000;
+    let mut keys: Vec<ArrayRef> = Vec::new();
+    let longs: [fn(i64) -> Option<i64>; 6] = [
+        |i| Some(noise(i as usize, 8) as i64),
+        Some,
+        |i| Some(-i),
+        |i| Some(i % 3),
+        |i| (i % 1000 == 7).then_some(i),
+        |_| None,
+    ];
+    for long in longs {
+        keys.push(Arc::new(Int64Array::from_iter((0..rows).map(long))));
+    }
+    let all = columns(rows as usize, 9, true);
+    keys.extend([&all[9], &all[12], &all[14], &all[15]].map(|column| column.clone()));
+    for key in &keys {
+        for (order, fetch) in ORDERS.into_iter().zip([1, 10, 100, 310]) {
+            check(std::slice::from_ref(key), &[order], Some(fetch));
+            check(
+                &[key.clone(), all[4].clone()],
+                &[order, ORDERS[2]],
+                Some(fetch),
+            );
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
