@@ -16,11 +16,13 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema};
 use whitewater_gpu::{Buffer, Device, Shader};
 
-use super::output::{GROUP, Output, SOURCE_GROUP, Written, is_packed, words};
+use super::{
+    evaluate::Rows,
+    output::{GROUP, Output, Written, is_packed, words},
+};
 use crate::{
     Batch, Column, Error, Storage,
     expr::{ColumnLayout, Expr, Pipeline, compile},
-    gather::gather_bytes,
     kernels::LIBRARY,
     params::grid,
     pipeline::{Compiled, bindings, describe},
@@ -133,51 +135,15 @@ pub(crate) fn map_of_mask(
     select.map()
 }
 
-/// Which rows outputs are of.
-#[derive(Clone, Copy)]
-pub(crate) enum Rows<'a> {
-    /// This one, and those that follow it.
-    From(usize),
-    /// Those at the row numbers (u32) in a buffer.
-    At(&'a Buffer),
-}
-
-/// `rows` rows of `batch`, which are in range, with all columns.
-pub(crate) fn copy_rows(
-    device: &Device,
-    batch: &Batch,
-    which: Rows<'_>,
-    rows: usize,
-) -> Result<Batch, Error> {
-    let columns = batch.schema.fields().iter().enumerate();
-    let outputs: Vec<(Expr, Field)> = columns
-        .map(|(i, field)| (Expr::column(i), field.as_ref().clone()))
-        .collect();
-    let select = Select {
-        device,
-        batch,
-        predicate: None,
-        outputs: &outputs,
-    };
-    if rows == 0 {
-        return select.empty();
-    }
-    Ok(Batch {
-        schema: batch.schema.clone(),
-        columns: select.evaluate(which, rows)?,
-        rows,
-    })
-}
-
-struct Select<'a> {
-    device: &'a Device,
-    batch: &'a Batch,
-    predicate: Option<&'a Expr>,
-    outputs: &'a [(Expr, Field)],
+pub(super) struct Select<'a> {
+    pub(super) device: &'a Device,
+    pub(super) batch: &'a Batch,
+    pub(super) predicate: Option<&'a Expr>,
+    pub(super) outputs: &'a [(Expr, Field)],
 }
 
 impl Select<'_> {
-    fn empty(&self) -> Result<Batch, Error> {
+    pub(super) fn empty(&self) -> Result<Batch, Error> {
         let fields: Vec<Field> = self
             .outputs
             .iter()
@@ -187,7 +153,7 @@ impl Select<'_> {
         Batch::upload(self.device, &arrow::array::RecordBatch::new_empty(schema))
     }
 
-    fn is_bytes(&self, expr: &Expr) -> bool {
+    pub(super) fn is_bytes(&self, expr: &Expr) -> bool {
         passes_bytes_on(expr, &self.batch.schema)
     }
 
@@ -204,7 +170,7 @@ impl Select<'_> {
         Ok((1..=self.outputs_at_once()).contains(&self.outputs.len()))
     }
 
-    fn size(&self) -> u32 {
+    pub(super) fn size(&self) -> u32 {
         if self.device.info().software { 64 } else { 512 }
     }
 
@@ -227,7 +193,7 @@ impl Select<'_> {
     }
 
     /// The values that are computed, by output index.
-    fn values(&self) -> Vec<(String, Expr)> {
+    pub(super) fn values(&self) -> Vec<(String, Expr)> {
         let computed = self.outputs.iter().enumerate();
         computed
             .filter(|(_, (expr, _))| !self.is_bytes(expr))
@@ -235,7 +201,7 @@ impl Select<'_> {
             .collect()
     }
 
-    fn shader(&self, compiled: &Compiled, root: &str, output: &Output<'_>) -> Shader {
+    pub(super) fn shader(&self, compiled: &Compiled, root: &str, output: &Output<'_>) -> Shader {
         compiled
             .specialise(Shader::new(&LIBRARY, root))
             .generated("package::output", output.text())
@@ -247,7 +213,11 @@ impl Select<'_> {
     }
 
     /// Declares the computed outputs in `output`.
-    fn declare(&self, compiled: &Compiled, output: &mut Output<'_>) -> Result<Vec<Written>, Error> {
+    pub(super) fn declare(
+        &self,
+        compiled: &Compiled,
+        output: &mut Output<'_>,
+    ) -> Result<Vec<Written>, Error> {
         let mut written = Vec::new();
         for value in &compiled.generated.values {
             let name = &value.function;
@@ -365,137 +335,6 @@ impl Select<'_> {
             self.take_rows(&compiled, 4, |output| output.numbers("row"))?;
         compiled.check()?;
         Ok((output.buffers[numbers].clone(), rows))
-    }
-
-    /// The outputs of all rows: plain columns as they are, sharing their buffers, the others computed.
-    fn project(&self) -> Result<Vec<Column>, Error> {
-        let plain = |expr: &Expr| match expr {
-            Expr::Column { index } => self.batch.columns.get(*index).cloned(),
-            _ => None,
-        };
-        let computed: Vec<(Expr, Field)> = self
-            .outputs
-            .iter()
-            .filter(|(expr, _)| plain(expr).is_none())
-            .cloned()
-            .collect();
-        let select = Select {
-            outputs: &computed,
-            ..*self
-        };
-        let mut columns = select.evaluate(Rows::From(0), self.batch.rows)?.into_iter();
-        self.outputs
-            .iter()
-            .map(|(expr, _)| plain(expr).or_else(|| columns.next()))
-            .collect::<Option<_>>()
-            .ok_or_else(|| Error::unsupported("an output that was not written"))
-    }
-
-    /// Outputs that one kernel can write: as many as it can bind the buffers of, if each is of a column with
-    /// nulls of its own. Wider expressions are the caller's to split.
-    fn outputs_at_once(&self) -> usize {
-        const BUFFERS_OF_OUTPUT: u32 = 4;
-        const OTHER_BUFFERS: u32 = 6;
-        let bindable = self
-            .device
-            .info()
-            .max_storage_buffers
-            .saturating_sub(OTHER_BUFFERS);
-        (bindable / BUFFERS_OF_OUTPUT).clamp(1, 16) as usize
-    }
-
-    /// The outputs of `rows` rows.
-    fn evaluate(&self, which: Rows<'_>, rows: usize) -> Result<Vec<Column>, Error> {
-        let mut columns = Vec::new();
-        for outputs in self.outputs.chunks(self.outputs_at_once()) {
-            let some = Select { outputs, ..*self };
-            columns.extend(some.evaluate_at_once(which, rows)?);
-        }
-        Ok(columns)
-    }
-
-    fn evaluate_at_once(&self, which: Rows<'_>, rows: usize) -> Result<Vec<Column>, Error> {
-        let (map, first) = match which {
-            Rows::At(map) => (Some(map), 0),
-            Rows::From(first) => (None, first),
-        };
-        let whole = map.is_none() && first == 0 && rows == self.batch.rows;
-        let compiled = Compiled::new(self.device, self.batch, None, self.values())?;
-        let mut output = Output::new(self.device, rows);
-        let written = self.declare(&compiled, &mut output)?;
-        // The validity of gathered strings is written beside the computed values.
-        let mut sources = Vec::new();
-        let mut validities = Vec::new();
-        for (expr, _) in self.outputs {
-            let (Expr::Column { index }, true, false) = (expr, self.is_bytes(expr), whole) else {
-                continue;
-            };
-            validities.push(match &self.batch.columns[*index].validity {
-                Some(words) => {
-                    sources.push(words.clone());
-                    Some(output.source_flag()?)
-                }
-                None => None,
-            });
-        }
-        if rows > 0 && !output.buffers.is_empty() {
-            let shader = self
-                .shader(&compiled, "package::select::evaluate", &output)
-                .feature("MAPPED", map.is_some());
-            let kernel = self.device.kernel(&shader, "evaluate")?;
-            let mut launch = compiled
-                .bind(kernel.launch())
-                .bind_group(GROUP, &output.buffers)
-                .bind_group(SOURCE_GROUP, &sources)
-                .params(&[rows as u32, first as u32])
-                .moves(compiled.bytes() + output.buffers.iter().map(Buffer::len).sum::<u64>());
-            if let Some(map) = map {
-                launch = launch.bind(0, 15, map);
-            }
-            launch.run(grid(self.device, rows as u64, self.size().into()))?;
-        }
-        compiled.check()?;
-        let strings = self.outputs.iter().any(|(expr, _)| self.is_bytes(expr));
-        let listed = match map {
-            None if strings && !whole => Some(crate::gather::numbers(self.device, first, rows)?),
-            _ => None,
-        };
-        let map = map.or(listed.as_ref());
-        let mut written = written.into_iter();
-        let mut validities = validities.into_iter();
-        let mut columns = Vec::new();
-        for (expr, field) in self.outputs {
-            if let (Expr::Column { index }, true) = (expr, self.is_bytes(expr)) {
-                let source = &self.batch.columns[*index];
-                let validity = validities.next().flatten();
-                let validity = validity.map(|buffer| output.buffers[buffer].clone());
-                columns.push(self.bytes(source, map, rows, validity)?);
-                continue;
-            }
-            let column = written
-                .next()
-                .ok_or_else(|| Error::unsupported("an output that was not written"))?;
-            columns.push(output.take(column, field.data_type()));
-        }
-        Ok(columns)
-    }
-
-    fn bytes(
-        &self,
-        source: &Column,
-        map: Option<&Buffer>,
-        rows: usize,
-        validity: Option<Buffer>,
-    ) -> Result<Column, Error> {
-        let Some(map) = map else {
-            return Ok(source.clone());
-        };
-        Ok(Column {
-            data_type: source.data_type.clone(),
-            len: rows,
-            validity,
-            data: gather_bytes(self.device, &source.data_type, &source.data, map, rows)?,
-        })
     }
 }
 

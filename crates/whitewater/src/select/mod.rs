@@ -1,7 +1,9 @@
 //! Choosing and computing rows: filter and projection in fused kernels.
 
+mod evaluate;
 mod filter;
 pub(crate) mod output;
 
-pub(crate) use filter::{Rows, copy_rows, map_of_mask};
+pub(crate) use evaluate::{Rows, copy_rows};
+pub(crate) use filter::map_of_mask;
 pub use filter::{check, filter_project};

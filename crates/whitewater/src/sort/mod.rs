@@ -11,26 +11,26 @@
 //! as arrow's do; strings by their bytes.
 
 mod keys;
+mod layout;
 mod radix;
+mod ties;
 mod top;
 
-use arrow::datatypes::{DataType, Field, Schema};
-use std::sync::Arc;
+use arrow::datatypes::Schema;
 use whitewater_gpu::{Buffer, Device, Shader};
 
 use crate::{
-    Batch, Column, Error, Storage,
-    column::bit_words_bytes,
+    Batch, Error,
     expr::Expr,
     gather::{gather, numbers},
     kernels::LIBRARY,
     params::{WORKGROUP, grid},
     pipeline::Compiled,
-    scan::inclusive_sums,
-    select::map_of_mask,
 };
-use keys::{PartKind, Stage};
+use keys::Stage;
+use layout::{Layout, Window, leading_digits};
 use radix::{DIGIT_BITS, DIGITS, Words, sort_rows};
+use ties::Ties;
 
 /// A key to sort by.
 #[derive(Clone, Debug)]
@@ -141,69 +141,12 @@ struct Params {
     group_position: u32,
 }
 
-/// A part's place in the normalised key.
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::NoUninit)]
-struct FieldPlace {
-    least: u64,
-    position: u64,
-    bits: u64,
-    /// The position of the null bit, or `NONE`; in the upper half, whether it is set for what is not null.
-    flag: u64,
-}
-
-const NONE: u64 = u32::MAX as u64;
-
-/// The normalised key of a stage: where each part lies, from the end of the string of bits.
-struct Layout {
-    fields: Vec<FieldPlace>,
-    bits: u32,
-}
-
-impl Layout {
-    /// The layout for parts whose values are within `spans`.
-    fn new(parts: &[PartKind], spans: &[(u64, u64)]) -> Self {
-        let mut fields = Vec::new();
-        let mut position = 0;
-        for (part, (least, greatest)) in parts.iter().zip(spans).rev() {
-            // No value at all: nulls only.
-            let range = greatest.checked_sub(*least).unwrap_or(0);
-            let bits = u64::BITS - range.leading_zeros();
-            let mut field = FieldPlace {
-                least: *least,
-                position,
-                bits: bits.into(),
-                flag: NONE,
-            };
-            position += u64::from(bits);
-            if part.nullable {
-                field.flag = position | u64::from(part.nulls_first) << 32;
-                position += 1;
-            }
-            fields.push(field);
-        }
-        fields.reverse();
-        Self {
-            fields,
-            bits: position as u32,
-        }
-    }
-}
-
 /// A stage with the batch's buffers behind it.
 struct Bound<'a> {
     stage: &'a Stage,
     compiled: Compiled,
     text: String,
     buffers: Vec<Buffer>,
-}
-
-/// Places whose rows share their key with a neighbour's.
-struct Ties {
-    places: Buffer,
-    rows: usize,
-    /// Where keys begin, a bit a place of the whole order.
-    heads: Buffer,
 }
 
 struct Sort<'a> {
@@ -365,33 +308,6 @@ impl Sort<'_> {
         }))
     }
 
-    /// A bit for every place where a word begins that differs from the one before above its lowest `shift` bits.
-    fn key_heads(
-        &self,
-        bound: &Bound<'_>,
-        keys: &Buffer,
-        wide: bool,
-        shift: u32,
-    ) -> Result<Buffer, Error> {
-        let rows = self.batch.rows;
-        let heads = self.device.alloc(bit_words_bytes(rows))?;
-        let shader = self.ties_shader(bound, 0, wide);
-        let workgroups = grid(self.device, rows as u64, self.size().into());
-        let params = Params {
-            shift,
-            ..Self::ties_params(rows, 0)
-        };
-        let buffers = [keys, &heads, keys, keys, keys];
-        self.launch(
-            bound,
-            (&shader, "find_key_heads"),
-            params,
-            &buffers,
-            workgroups,
-        )?;
-        Ok(heads)
-    }
-
     /// One word of the normalised keys of `rows` rows: those in `map`, or the first. With `groups`, a group for
     /// each of them and the bits that groups need, these stand before the parts.
     #[expect(clippy::too_many_arguments, reason = "a kernel's inputs")]
@@ -434,177 +350,6 @@ impl Sort<'_> {
             bins,
         })
     }
-
-    fn ties_shader(&self, bound: &Bound<'_>, chunk: u32, wide: bool) -> Shader {
-        self.shader(bound, "package::sort::ties")
-            .alias("Key", if wide { "u64" } else { "u32" })
-            .feature("CHUNKED", chunk > 0)
-    }
-
-    fn ties_params(rows: usize, chunk: u32) -> Params {
-        Params {
-            rows: rows as u32,
-            chunk,
-            shift: 0,
-            group_position: 0,
-        }
-    }
-
-    /// A bit for every place of `order` where a key begins that differs from the one before in the stage's
-    /// parts, or did so by `known`.
-    fn find_heads(
-        &self,
-        bound: &Bound<'_>,
-        chunk: u32,
-        order: &Buffer,
-        known: Option<Buffer>,
-    ) -> Result<Buffer, Error> {
-        let rows = self.batch.rows;
-        let heads = match known {
-            Some(known) => known,
-            None => self.device.alloc_filled(bit_words_bytes(rows), 0)?,
-        };
-        let shader = self.ties_shader(bound, chunk, false);
-        let workgroups = grid(self.device, rows as u64, self.size().into());
-        let params = Self::ties_params(rows, chunk);
-        let buffers = [order, &heads];
-        self.launch(bound, (&shader, "find_heads"), params, &buffers, workgroups)?;
-        Ok(heads)
-    }
-
-    /// The places of `order` that share their key so far with a neighbour, and where the stage goes on with a
-    /// string, have more of it. Waits for their number.
-    fn tied(
-        &self,
-        bound: &Bound<'_>,
-        chunk: u32,
-        order: &Buffer,
-        heads: &Buffer,
-    ) -> Result<Ties, Error> {
-        let rows = self.batch.rows;
-        let mask = self.device.alloc(bit_words_bytes(rows))?;
-        let shader = self.ties_shader(bound, chunk, false);
-        let workgroups = grid(self.device, rows as u64, self.size().into());
-        // Whether a string goes on is told by the chunk before.
-        let params = Self::ties_params(rows, chunk.saturating_sub(1));
-        let buffers = [order, heads, &mask];
-        self.launch(bound, (&shader, "tied"), params, &buffers, workgroups)?;
-        let (places, rows) = map_of_mask(self.device, &mask, rows)?;
-        Ok(Ties {
-            places,
-            rows,
-            heads: heads.clone(),
-        })
-    }
-
-    /// Puts the rows at `ties` in order, each among those of its group.
-    fn order_ties(
-        &self,
-        bound: &Bound<'_>,
-        chunk: u32,
-        order: &Buffer,
-        ties: &Ties,
-    ) -> Result<(), Error> {
-        let rows = ties.rows;
-        let tied_rows = self.device.alloc(rows as u64 * 4)?;
-        let tied_heads = self.device.alloc(rows as u64 * 4)?;
-        let shader = self.ties_shader(bound, chunk, false);
-        let workgroups = grid(self.device, rows as u64, self.size().into());
-        let params = Self::ties_params(rows, chunk);
-        let launch = |entry: &str, rows: &Buffer| {
-            let unused = order;
-            let buffers = [
-                order,
-                &ties.heads,
-                unused,
-                &ties.places,
-                unused,
-                rows,
-                &tied_heads,
-            ];
-            self.launch(bound, (&shader, entry), params, &buffers, workgroups)
-        };
-        launch("gather", &tied_rows)?;
-        // Rows of one group lie beside each other, and each group has two at least.
-        let groups = inclusive_sums(self.device, &tied_heads, rows)?;
-        let group_bits = u32::BITS - (rows as u32 / 2).leading_zeros();
-        let spans = self.spans(bound, chunk, Some(&tied_rows), rows)?;
-        let layout = Layout::new(&bound.stage.parts(), &spans);
-        // So rows sorted by group and key fit the places in turn.
-        let mut sorted = (tied_rows.clone(), groups);
-        for first_bit in (0..layout.bits + group_bits).step_by(64) {
-            let window = Window {
-                first_bit,
-                bits: (layout.bits + group_bits - first_bit).min(64),
-            };
-            let (map, groups) = &sorted;
-            let groups_of = Some((groups, group_bits));
-            let words = self.encode(bound, chunk, &layout, window, Some(map), groups_of, rows)?;
-            let moved = sort_rows(self.device, words, 0, None, rows)?.rows;
-            sorted = (
-                self.take(map, &moved, rows)?,
-                self.take(groups, &moved, rows)?,
-            );
-        }
-        launch("scatter", &sorted.0)
-    }
-
-    /// The words of `from` at the `rows` places in `map`.
-    fn take(&self, from: &Buffer, map: &Buffer, rows: usize) -> Result<Buffer, Error> {
-        let words = Batch {
-            schema: Arc::new(Schema::new(vec![Field::new("w", DataType::UInt32, false)])),
-            columns: vec![Column {
-                data_type: DataType::UInt32,
-                len: rows,
-                validity: None,
-                data: Storage::Fixed(from.clone()),
-            }],
-            rows,
-        };
-        let taken = gather(self.device, &words, map, rows)?;
-        match &taken.columns[0].data {
-            Storage::Fixed(words) => Ok(words.clone()),
-            _ => Err(Error::unsupported("gathering words")),
-        }
-    }
-}
-
-/// A part of the normalised key: so many bits from `first_bit` above its end.
-#[derive(Clone, Copy)]
-struct Window {
-    first_bit: u32,
-    bits: u32,
-}
-
-impl Window {
-    /// The first of `all` bits, at most `most`.
-    fn leading(all: u32, most: u32) -> Self {
-        let bits = all.min(most);
-        Self {
-            first_bit: all - bits,
-            bits,
-        }
-    }
-}
-
-/// How many digits from the front tell nearly all of `rows` rows apart, by how often each digit of each pass
-/// occurs: as if digits were independent of each other. All of them where they do not.
-fn leading_digits(counts: &[u32], rows: usize) -> u32 {
-    /// Of 1: the share of rows that may be tied.
-    const MOST_TIED: f64 = 0.1;
-    let mut same = 1.0;
-    let passes = counts.chunks_exact(DIGITS as usize);
-    for (digits, pass) in passes.clone().rev().enumerate() {
-        let squares = pass
-            .iter()
-            .map(|count| (f64::from(*count) / rows as f64).powi(2));
-        // The chance that two rows agree in all digits so far.
-        same *= squares.sum::<f64>();
-        if same * rows as f64 <= MOST_TIED {
-            return digits as u32 + 1;
-        }
-    }
-    passes.len() as u32
 }
 
 /// The order of all rows, and where its keys begin as far as that is known.
