@@ -19,6 +19,7 @@ mod register;
 mod resident;
 mod rows;
 mod rule;
+mod runner;
 mod session;
 mod translate;
 mod upload;

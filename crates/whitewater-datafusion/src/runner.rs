@@ -1,0 +1,146 @@
+//! The work of a GPU node on the thread that drives the device.
+
+use std::time::Instant;
+
+use arrow::{
+    array::{Array, RecordBatch, RecordBatchOptions, make_array},
+    error::ArrowError,
+};
+use whitewater::{
+    Batch,
+    aggregate::{Aggregation, Function, reduce},
+    gather::{concat, slice},
+    gpu::Device,
+    groupby::group,
+    select::filter_project,
+    sort::sort,
+};
+
+use crate::{island::Work, metrics::Metrics};
+
+/// Rows that an island gives.
+pub(crate) enum Rows {
+    Device(Batch),
+    Host(RecordBatch),
+}
+
+/// What a run needs on the thread that drives the device.
+pub(crate) struct Runner {
+    pub(crate) device: Device,
+    pub(crate) work: Work,
+    pub(crate) metrics: Metrics,
+}
+
+impl Runner {
+    pub(crate) fn upload(&self, batch: &RecordBatch) -> Result<Batch, whitewater::Error> {
+        let started = Instant::now();
+        let uploaded = Batch::upload(&self.device, batch)?;
+        self.metrics.upload_time.add_elapsed(started);
+        self.metrics
+            .uploaded_bytes
+            .add(uploaded.device_bytes() as usize);
+        Ok(uploaded)
+    }
+
+    /// The island's rows of one batch, where it works on each alone.
+    pub(crate) fn one(&self, batch: Batch) -> Result<Rows, whitewater::Error> {
+        self.counted(|| match &self.work {
+            Work::Aggregate(aggregation) if aggregation.keys.is_empty() => {
+                Ok(Rows::Host(reduce(&self.device, &batch, aggregation)?))
+            }
+            Work::Aggregate(aggregation) => {
+                let groups = self.download(&group(&self.device, &batch, aggregation)?)?;
+                Ok(Rows::Host(merging_counts(groups, aggregation)?))
+            }
+            Work::Select { predicate, outputs } => Ok(Rows::Device(filter_project(
+                &self.device,
+                &batch,
+                predicate.as_ref(),
+                outputs,
+            )?)),
+            _ => Ok(Rows::Device(batch)),
+        })
+    }
+
+    /// The island's rows, of what [`one`](Self::one) made of each batch.
+    pub(crate) fn all(&self, rows: Vec<Rows>) -> Result<Vec<Rows>, whitewater::Error> {
+        match &self.work {
+            Work::Sort { keys, fetch } => self.counted(|| {
+                let batches = on_the_device(rows);
+                let sorted = sort(&self.device, &concat(&self.device, &batches)?, keys, *fetch)?;
+                Ok(vec![Rows::Device(sorted)])
+            }),
+            Work::Limit { skip, fetch } => self.counted(|| {
+                let (mut skip, mut left) = (*skip, fetch.unwrap_or(usize::MAX));
+                let mut kept = Vec::new();
+                for batch in on_the_device(rows) {
+                    let part = slice(&self.device, &batch, skip, left)?;
+                    skip = skip.saturating_sub(batch.rows);
+                    left -= part.rows;
+                    kept.push(Rows::Device(part));
+                }
+                Ok(kept)
+            }),
+            _ => Ok(rows),
+        }
+    }
+
+    /// Does `work`, and counts what it costs the device.
+    fn counted<T>(
+        &self,
+        work: impl FnOnce() -> Result<T, whitewater::Error>,
+    ) -> Result<T, whitewater::Error> {
+        let before = self.device.profile()?;
+        let result = work()?;
+        self.metrics.add(&self.device.profile()?.since(&before));
+        Ok(result)
+    }
+
+    fn download(&self, batch: &Batch) -> Result<RecordBatch, whitewater::Error> {
+        self.device.synchronize()?;
+        let started = Instant::now();
+        let result = batch.download()?;
+        self.metrics.download_time.add_elapsed(started);
+        self.metrics
+            .downloaded_bytes
+            .add(batch.device_bytes() as usize);
+        Ok(result)
+    }
+
+    pub(crate) fn on_the_host(&self, rows: Rows) -> Result<RecordBatch, whitewater::Error> {
+        match rows {
+            Rows::Device(batch) => self.download(&batch),
+            Rows::Host(batch) => Ok(batch),
+        }
+    }
+}
+
+/// The batches that are on the device; an island that hands its rows on has no others.
+pub(crate) fn on_the_device(rows: Vec<Rows>) -> Vec<Batch> {
+    let batches = rows.into_iter().filter_map(|rows| match rows {
+        Rows::Device(batch) => Some(batch),
+        Rows::Host(_) => None,
+    });
+    batches.collect()
+}
+
+/// `groups` with the count of an average null where its sum is: to DataFusion's grouped average, a
+/// count says that the group has had values.
+fn merging_counts(
+    groups: RecordBatch,
+    aggregation: &Aggregation,
+) -> Result<RecordBatch, ArrowError> {
+    let mut columns = groups.columns().to_vec();
+    let mut at = aggregation.keys.len();
+    for aggregate in &aggregation.aggregates {
+        if let (Function::Avg, Some([count, sum])) =
+            (aggregate.function, columns.get_mut(at..at + 2))
+        {
+            let data = count.to_data().into_builder().nulls(sum.nulls().cloned());
+            *count = make_array(data.build()?);
+        }
+        at += aggregate.state.len();
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(groups.num_rows()));
+    RecordBatch::try_new_with_options(groups.schema(), columns, &options)
+}
