@@ -30,16 +30,18 @@ pub fn concat(device: &Device, batches: &[Batch]) -> Result<Batch, Error> {
     let Some(first) = batches.first() else {
         return Err(Error::unsupported("a concatenation of nothing"));
     };
-    if batches.len() == 1 {
-        return Ok(first.clone());
+    // Empty batches say nothing of how the others store their decimals.
+    let filled: Vec<Batch> = batches.iter().filter(|b| b.rows > 0).cloned().collect();
+    if let [] | [_] = filled.as_slice() {
+        return Ok(filled.first().unwrap_or(first).clone());
     }
-    let rows: usize = batches.iter().map(|batch| batch.rows).sum();
+    let rows: usize = filled.iter().map(|batch| batch.rows).sum();
     if rows > MAX_ROWS {
         return Err(Error::unsupported(format!("a batch of {rows} rows")));
     }
     let columns = (0..first.columns.len())
         .map(|index| {
-            let parts = same_storage(device, batches, index)?;
+            let parts = same_storage(device, &filled, index)?;
             join(device, &parts, rows)
         })
         .collect::<Result<Vec<_>, Error>>()?;

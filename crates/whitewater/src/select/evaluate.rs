@@ -124,8 +124,9 @@ impl Select<'_> {
             });
         }
         if rows > 0 && !output.buffers.is_empty() {
+            let tile = self.tile();
             let shader = self
-                .shader(&compiled, "package::select::evaluate", &output)
+                .shader(&compiled, "package::select::evaluate", &output, tile)
                 .feature("MAPPED", map.is_some());
             let kernel = self.device.kernel(&shader, "evaluate")?;
             let mut launch = compiled
@@ -137,7 +138,7 @@ impl Select<'_> {
             if let Some(map) = map {
                 launch = launch.bind(0, 15, map);
             }
-            launch.run(grid(self.device, rows as u64, self.size().into()))?;
+            launch.run(grid(self.device, rows as u64, tile.size.into()))?;
         }
         compiled.check()?;
         let strings = self.outputs.iter().any(|(expr, _)| self.is_bytes(expr));

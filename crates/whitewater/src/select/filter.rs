@@ -22,14 +22,42 @@ use super::{
 };
 use crate::{
     Batch, Column, Error, Storage,
-    expr::{ColumnLayout, Expr, Pipeline, compile},
+    expr::{ColumnLayout, Expr, Generated, Pipeline, compile},
     kernels::LIBRARY,
     params::grid,
     pipeline::{Compiled, bindings, describe},
 };
 
-/// Rows that an invocation tries at a time.
-const ITEMS: u32 = 8;
+/// How a kernel cuts rows into tiles of `size * items`, and how many invocations a multiprocessor is to hold.
+#[derive(Clone, Copy)]
+pub(super) struct Tile {
+    pub(super) size: u32,
+    items: u32,
+    resident: Option<u32>,
+}
+
+/// The tiles that do well with any rows, and with rows of at most 8 bytes that a mask takes, or that are held
+/// until their place is known: of those tried on an H200 the fastest.
+const TILE: Tile = Tile {
+    size: 512,
+    items: 8,
+    resident: None,
+};
+const NARROW_MASKED: Tile = Tile {
+    size: 1024,
+    items: 8,
+    resident: Some(2048),
+};
+const NARROW_CARRIED: Tile = Tile {
+    size: 512,
+    items: 16,
+    resident: Some(1024),
+};
+const SOFTWARE: Tile = Tile {
+    size: 64,
+    items: 8,
+    resident: None,
+};
 /// The single pass may take this share of the memory budget for rows that may not be taken.
 const SPECULATIVE_SHARE: u64 = 4;
 
@@ -170,8 +198,28 @@ impl Select<'_> {
         Ok((1..=self.outputs_at_once()).contains(&self.outputs.len()))
     }
 
-    pub(super) fn size(&self) -> u32 {
-        if self.device.info().software { 64 } else { 512 }
+    /// The tiles for rows of any width.
+    pub(super) fn tile(&self) -> Tile {
+        if self.device.info().software {
+            SOFTWARE
+        } else {
+            TILE
+        }
+    }
+
+    /// The tiles of a kernel that takes rows.
+    fn taking_tile(&self, generated: &Generated, carry: bool) -> Tile {
+        let info = self.device.info();
+        let bytes: u32 = generated
+            .values
+            .iter()
+            .map(|value| value.device.bytes())
+            .sum();
+        match bytes <= 8 && !info.software && info.max_workgroup_size >= NARROW_MASKED.size {
+            true if generated.mask => NARROW_MASKED,
+            true if carry => NARROW_CARRIED,
+            _ => self.tile(),
+        }
     }
 
     /// Invocations of the one workgroup that makes offsets.
@@ -184,14 +232,6 @@ impl Select<'_> {
         }
     }
 
-    fn params(&self) -> Params {
-        let tile = self.size() * ITEMS;
-        Params {
-            rows: self.batch.rows as u32,
-            tiles: (self.batch.rows as u32).div_ceil(tile),
-        }
-    }
-
     /// The values that are computed, by output index.
     pub(super) fn values(&self) -> Vec<(String, Expr)> {
         let computed = self.outputs.iter().enumerate();
@@ -201,15 +241,29 @@ impl Select<'_> {
             .collect()
     }
 
-    pub(super) fn shader(&self, compiled: &Compiled, root: &str, output: &Output<'_>) -> Shader {
-        compiled
+    pub(super) fn shader(
+        &self,
+        compiled: &Compiled,
+        root: &str,
+        output: &Output<'_>,
+        tile: Tile,
+    ) -> Shader {
+        let shader = compiled
             .specialise(Shader::new(&LIBRARY, root))
             .generated("package::output", output.text())
-            .constant("SIZE", "u32", self.size())
-            .constant("ITEMS", "u32", ITEMS)
-            .constant("AT_ONCE", "u32", output.rows_at_once(4 * ITEMS).min(ITEMS))
+            .constant("SIZE", "u32", tile.size)
+            .constant("ITEMS", "u32", tile.items)
+            .constant(
+                "AT_ONCE",
+                "u32",
+                output.rows_at_once(4 * tile.items).min(tile.items),
+            )
             .alias("Running", "u32")
-            .constant("IDENTITY", "u32", 0)
+            .constant("IDENTITY", "u32", 0);
+        match tile.resident {
+            Some(invocations) => shader.resident(invocations),
+            None => shader,
+        }
     }
 
     /// Declares the computed outputs in `output`.
@@ -262,8 +316,14 @@ impl Select<'_> {
         bytes: u64,
         declare: impl Fn(&mut Output<'d>) -> Result<T, Error>,
     ) -> Result<(Output<'d>, T, usize), Error> {
-        let params = self.params();
         let at_once = self.may_speculate(bytes) && !compiled.generated.mask;
+        let carry = at_once && self.may_carry(compiled)?;
+        let tile = self.taking_tile(&compiled.generated, carry);
+        let rows = self.batch.rows as u32;
+        let params = Params {
+            rows,
+            tiles: rows.div_ceil(tile.size * tile.items),
+        };
         let total = self.device.alloc(4)?;
         let tiles = u64::from(params.tiles);
         let counts = self.device.alloc(tiles * 4)?;
@@ -271,10 +331,9 @@ impl Select<'_> {
             true => self.device.alloc_filled(tiles * 8, 0)?,
             false => counts.clone(),
         };
-        let carry = at_once && self.may_carry(compiled)?;
         let run = |entry: &str, output: &Output<'_>, workgroups: u32| -> Result<(), Error> {
             let shader = self
-                .shader(compiled, "package::select::select", output)
+                .shader(compiled, "package::select::select", output, tile)
                 .feature("LOOKBACK", at_once)
                 .feature("CARRY", carry)
                 .feature("MASK", compiled.generated.mask)
@@ -364,8 +423,8 @@ mod tests {
             )
             .constant("SIZE", "u32", 256)
             .constant("OFFSETS_SIZE", "u32", 1024)
-            .constant("ITEMS", "u32", super::ITEMS)
-            .constant("AT_ONCE", "u32", super::ITEMS / 2)
+            .constant("ITEMS", "u32", super::TILE.items)
+            .constant("AT_ONCE", "u32", super::TILE.items / 2)
             .alias("Running", "u32")
             .constant("IDENTITY", "u32", 0)
             .feature("LOOKBACK", true)

@@ -12,6 +12,9 @@ pub(super) const DIGITS: u32 = 1 << DIGIT_BITS;
 /// Counts of pairs share a word of 32 bits with their state.
 const MOST_LOOKED_BACK: usize = 1 << 30;
 
+/// Invocations that a multiprocessor holds.
+const RESIDENT: u32 = 1024;
+
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::NoUninit)]
 struct Params {
@@ -50,12 +53,20 @@ impl Shape {
     /// The largest shape whose pairs and counts fit a workgroup's memory.
     fn new(info: &DeviceInfo, pair_bytes: u32) -> Self {
         let narrowest = info.subgroup_size.0.max(4);
-        let shapes =
-            [(512, 8), (256, 8), (128, 8), (64, 8), (64, 4), (32, 4)].map(|(size, items)| Self {
-                size,
-                items,
-                subgroups: u32::max(size / narrowest, 1),
-            });
+        let shapes = [
+            (512, 16),
+            (512, 8),
+            (256, 8),
+            (128, 8),
+            (64, 8),
+            (64, 4),
+            (32, 4),
+        ]
+        .map(|(size, items)| Self {
+            size,
+            items,
+            subgroups: u32::max(size / narrowest, 1),
+        });
         let fits = |shape: &&Self| {
             let counts = (shape.subgroups + 3) * DIGITS * 4;
             let pairs = shape.size * shape.items * pair_bytes;
@@ -64,7 +75,7 @@ impl Shape {
                 && shape.size <= info.max_workgroup_size
                 && counts + pairs + 4096 <= info.workgroup_memory
         };
-        *shapes.iter().find(fits).unwrap_or(&shapes[5])
+        *shapes.iter().find(fits).unwrap_or(&shapes[6])
     }
 }
 
@@ -123,6 +134,7 @@ pub(super) fn sort_rows(
             .constant("SIZE", "u32", shape.size)
             .constant("ITEMS", "u32", shape.items)
             .constant("SUBGROUPS", "u32", shape.subgroups)
+            .resident(RESIDENT)
             .feature("VALUES", true)
             .feature("NUMBERED", numbered)
             .feature("LOOKBACK", look_back);

@@ -107,6 +107,7 @@ fn batches_behind_each_other() {
         vec![0, 0],
         vec![1, 1, 1],
         vec![31, 1, 33],
+        vec![0, 7],
         vec![100, 0, 7, 513, 2],
     ] {
         for nulls in [0, 1, 2] {
