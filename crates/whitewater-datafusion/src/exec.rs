@@ -19,7 +19,7 @@ use datafusion::{
     },
 };
 use futures::{StreamExt, TryStreamExt, stream::BoxStream};
-use whitewater::{gpu, gpu::Device};
+use whitewater::{Batch, gpu, gpu::Device};
 
 use crate::{
     GpuTableExec, OnOutOfMemory,
@@ -116,6 +116,44 @@ enum Outcome {
     Cpu(Arc<dyn ExecutionPlan>),
 }
 
+/// Whether a GPU node can take the rows of `plan` on the device.
+pub(crate) fn is_on_device(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let node = plan.downcast_ref::<GpuExec>();
+    plan.downcast_ref::<GpuTableExec>().is_some() || node.is_some_and(GpuExec::hands_on)
+}
+
+/// Where a node finds the rows of a source.
+enum Source {
+    Device(Vec<Batch>),
+    /// They are this plan's, to be uploaded.
+    Host(Arc<dyn ExecutionPlan>),
+}
+
+/// The rows of `source` on the device, if it has them there.
+async fn from_device(
+    source: &Arc<dyn ExecutionPlan>,
+    context: &Arc<TaskContext>,
+) -> Result<Source, Failure> {
+    if let Some(table) = source.downcast_ref::<GpuTableExec>() {
+        return Ok(Source::Device(table.batches().map_err(Failure::Engine)?));
+    }
+    let node = source.downcast_ref::<GpuExec>();
+    let Some(node) = node.filter(|node| node.hands_on()) else {
+        return Ok(Source::Host(source.clone()));
+    };
+    let runner = Arc::new(node.runner());
+    // Boxed, since the node below does the same.
+    match Box::pin(node.outcome(runner.clone(), context.clone())).await? {
+        Outcome::Rows(rows) => {
+            let batches = on_the_device(rows);
+            let rows = batches.iter().map(|batch| batch.rows);
+            runner.metrics.output_rows.add(rows.sum());
+            Ok(Source::Device(batches))
+        }
+        Outcome::Cpu(plan) => Ok(Source::Host(plan)),
+    }
+}
+
 /// `batch` with the types and names of `schema`.
 pub(crate) fn cast_to(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let columns = batch
@@ -145,13 +183,9 @@ fn slices(batch: RecordBatch, rows: usize) -> impl Iterator<Item = RecordBatch> 
 
 impl DisplayAs for GpuExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let from_device = |source: &Arc<dyn ExecutionPlan>| {
-            let node = source.downcast_ref::<GpuExec>();
-            node.is_some_and(Self::hands_on)
-        };
         let input = if self.is_resident() {
             "resident"
-        } else if self.sources.iter().all(from_device) {
+        } else if self.sources.iter().all(is_on_device) {
             "device"
         } else {
             "upload"
@@ -232,18 +266,17 @@ impl GpuExec {
     }
 
     /// Whether a GPU node above can take the node's rows on the device.
-    pub(crate) fn hands_on(&self) -> bool {
+    fn hands_on(&self) -> bool {
         !matches!(self.island.work, Work::Aggregate(_))
     }
 
     /// Whether nothing is uploaded for the node.
     pub(crate) fn is_resident(&self) -> bool {
-        self.sources
-            .iter()
-            .all(|source| match source.downcast_ref::<GpuExec>() {
-                Some(node) => node.hands_on() && node.is_resident(),
-                None => source.downcast_ref::<GpuTableExec>().is_some(),
-            })
+        let uploads_nothing = |source: &Arc<dyn ExecutionPlan>| {
+            let node = source.downcast_ref::<GpuExec>();
+            is_on_device(source) && node.is_none_or(Self::is_resident)
+        };
+        self.sources.iter().all(uploads_nothing)
     }
 
     /// The node's rows, from the device or, where it cannot give them, from the CPU.
@@ -320,41 +353,16 @@ impl GpuExec {
         context: &Arc<TaskContext>,
         made: &mut Vec<Rows>,
     ) -> Result<(), Failure> {
-        let mut source = source.clone();
-        let resident = match source.downcast_ref::<GpuTableExec>() {
-            Some(table) => Some(table.batches().map_err(Failure::Engine)?),
-            None => None,
-        };
-        let handed_on = match source
-            .downcast_ref::<GpuExec>()
-            .filter(|node| node.hands_on())
-        {
-            Some(node) => {
-                let below = Arc::new(node.runner());
-                // Boxed, since the node below does the same.
-                let outcome = Box::pin(node.outcome(below.clone(), context.clone())).await?;
-                match outcome {
-                    Outcome::Rows(rows) => {
-                        let batches = on_the_device(rows);
-                        let rows = batches.iter().map(|batch| batch.rows);
-                        below.metrics.output_rows.add(rows.sum());
-                        Some(batches)
-                    }
-                    Outcome::Cpu(cpu) => {
-                        source = cpu;
-                        None
-                    }
+        let source = match from_device(source, context).await? {
+            Source::Device(batches) => {
+                for batch in batches {
+                    let runner = runner.clone();
+                    made.push(blocking(move || runner.one(batch)).await?);
                 }
+                return Ok(());
             }
-            None => None,
+            Source::Host(plan) => plan,
         };
-        if let Some(batches) = resident.or(handed_on) {
-            for batch in batches {
-                let runner = runner.clone();
-                made.push(blocking(move || runner.one(batch)).await?);
-            }
-            return Ok(());
-        }
         let limits = Limits::new(runner.device.info(), self.batch_rows);
         let mut batches = gather(&source, limits, context)?;
         while let Some(batch) = batches.next().await.transpose()? {

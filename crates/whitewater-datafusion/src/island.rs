@@ -211,27 +211,39 @@ impl Island {
         }))
     }
 
-    /// The limit at the top of `plan` with its input, if it is one.
+    /// The limit at the top of `plan`, if it is one.
     pub(crate) fn limit(plan: &Arc<dyn ExecutionPlan>) -> Option<Self> {
         let (input, skip, fetch) = if let Some(limit) = plan.downcast_ref::<GlobalLimitExec>() {
-            (limit.input().clone(), limit.skip(), limit.fetch())
+            (limit.input(), limit.skip(), limit.fetch())
         } else if let Some(limit) = plan.downcast_ref::<LocalLimitExec>() {
-            (limit.input().clone(), 0, Some(limit.fetch()))
-        } else if let Some(merge) = plan.downcast_ref::<CoalescePartitionsExec>() {
-            (merge.input().clone(), 0, Some(merge.fetch()?))
+            (limit.input(), 0, Some(limit.fetch()))
         } else {
-            // A filter that ends early.
-            let filter = plan.downcast_ref::<FilterExec>()?;
-            let fetch = Some(filter.fetch()?);
-            (filter.with_fetch(None)?, 0, fetch)
+            let merge = plan.downcast_ref::<CoalescePartitionsExec>()?;
+            (merge.input(), 0, Some(merge.fetch()?))
         };
+        Some(Self::first_rows(plan, input, skip, fetch))
+    }
+
+    /// The end of the filter at the top of `plan`, if it ends early; its source is the filter without it.
+    pub(crate) fn early_end(plan: &Arc<dyn ExecutionPlan>) -> Option<Self> {
+        let filter = plan.downcast_ref::<FilterExec>()?;
+        let fetch = Some(filter.fetch()?);
+        Some(Self::first_rows(plan, &filter.with_fetch(None)?, 0, fetch))
+    }
+
+    fn first_rows(
+        plan: &Arc<dyn ExecutionPlan>,
+        input: &Arc<dyn ExecutionPlan>,
+        skip: usize,
+        fetch: Option<usize>,
+    ) -> Self {
         let fetched = fetch.map_or(String::new(), |rows| format!(", fetch={rows}"));
-        Some(Self {
+        Self {
             description: format!("limit: skip={skip}{fetched}"),
-            sources: vec![below_exchange(&input).clone()],
+            sources: vec![input.clone()],
             work: Work::Limit { skip, fetch },
             cpu: plan.clone(),
-        })
+        }
     }
 
     /// The union at the top of `plan`, if it is one.
@@ -239,7 +251,7 @@ impl Island {
         let union = plan.downcast_ref::<UnionExec>()?;
         Some(Self {
             description: "union".into(),
-            sources: union.inputs().iter().map(below_exchange).cloned().collect(),
+            sources: union.inputs().clone(),
             work: Work::Union,
             cpu: plan.clone(),
         })

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use datafusion::{
     common::{Result, config::ConfigOptions},
+    physical_expr::Partitioning,
     physical_optimizer::PhysicalOptimizerRule,
     physical_plan::{
         ExecutionPlan, ExecutionPlanProperties,
@@ -16,7 +17,8 @@ use datafusion::{
 use whitewater::gpu::Device;
 
 use crate::{
-    GpuExec, GpuTableExec, OnCpuExec, OnOutOfMemory,
+    GpuExec, OnCpuExec, OnOutOfMemory,
+    exec::is_on_device,
     island::Island,
     partitions::Wanted,
     rows::{below_exchange, passes_rows_on},
@@ -47,11 +49,16 @@ impl GpuRule {
         plan: Arc<dyn ExecutionPlan>,
         wanted: Wanted,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let reason = match self.on_gpu(&plan, wanted)? {
+        let mut reason = match self.on_gpu(&plan, wanted)? {
             Ok(converted) => return Ok(converted),
             Err(reason) => reason,
         };
-        let converted = self.children(plan, wanted)?;
+        let converted = self.children(plan.clone(), wanted)?;
+        match self.over_device_rows(&plan, &converted, wanted)? {
+            Some(Ok(node)) => return Ok(node),
+            Some(Err(apart)) => reason = Some(apart),
+            None => {}
+        }
         Ok(match reason {
             Some(reason) => Arc::new(OnCpuExec::new(converted, reason)),
             None => converted,
@@ -80,11 +87,8 @@ impl GpuRule {
                 Err(reason) if plan.downcast_ref::<SortExec>().is_some() => Err(reason),
                 _ => return Ok(Err(None)),
             }
-        } else if let Some(island) = Island::limit(plan).or_else(|| Island::union(plan)) {
-            match self.over_device_rows(island)? {
-                Some(node) => Ok(node),
-                None => return Ok(Err(reason_of(plan.name()))),
-            }
+        } else if let Some(node) = self.early_end(plan)? {
+            Ok(node)
         } else if plan.downcast_ref::<FilterExec>().is_some()
             || plan.downcast_ref::<ProjectionExec>().is_some()
         {
@@ -98,13 +102,10 @@ impl GpuRule {
         } else {
             return Ok(Err(reason_of(plan.name())));
         };
-        match converted {
-            Ok(_) if !wanted.can_be_met(before) => {
-                Ok(Err(Some("its partitions stay apart on the CPU".into())))
-            }
-            Ok(node) => Ok(Ok(wanted.restore(node, before)?)),
-            Err(reason) => Ok(Err(Some(reason))),
-        }
+        Ok(match converted {
+            Ok(node) => in_place_of(before, node, wanted)?.map_err(Some),
+            Err(reason) => Err(Some(reason)),
+        })
     }
 
     /// `plan` over converted children.
@@ -131,28 +132,11 @@ impl GpuRule {
 
     /// The GPU node for an island, over its converted sources.
     fn node(&self, island: Island) -> Result<Arc<dyn ExecutionPlan>> {
-        let sources = self.sources(&island)?;
-        Ok(self.node_over(island, sources))
-    }
-
-    /// As [`node`](Self::node), if all of its rows are on the device anyway.
-    fn over_device_rows(&self, island: Island) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        let sources = self.sources(&island)?;
-        // A filter that ends early does less on the CPU than an upload of all its rows.
-        let ends_early = island.cpu.downcast_ref::<FilterExec>().is_some();
-        let on_device = |source: &Arc<dyn ExecutionPlan>| match source.downcast_ref::<GpuExec>() {
-            Some(node) => node.hands_on() && (!ends_early || node.is_resident()),
-            None => source.downcast_ref::<GpuTableExec>().is_some(),
-        };
-        let all = sources.iter().all(on_device);
-        Ok(all.then(|| self.node_over(island, sources)))
-    }
-
-    fn sources(&self, island: &Island) -> Result<Vec<Arc<dyn ExecutionPlan>>> {
         let sources = island.sources.iter();
-        sources
+        let sources = sources
             .map(|source| self.convert(source.clone(), Wanted::Any))
-            .collect()
+            .collect::<Result<Vec<_>>>()?;
+        Ok(self.node_over(island, sources))
     }
 
     fn node_over(
@@ -167,6 +151,39 @@ impl GpuRule {
             self.batch_rows,
             self.on_out_of_memory,
         ))
+    }
+
+    /// The GPU node for the limit or union `plan`, which has become `converted`, if all of its rows are on the
+    /// device anyway; or why not, though they are.
+    fn over_device_rows(
+        &self,
+        plan: &Arc<dyn ExecutionPlan>,
+        converted: &Arc<dyn ExecutionPlan>,
+        wanted: Wanted,
+    ) -> Result<Option<Result<Arc<dyn ExecutionPlan>, String>>> {
+        let Some(island) = Island::limit(plan).or_else(|| Island::union(plan)) else {
+            return Ok(None);
+        };
+        let sources = converted.children().into_iter().map(below_exchange);
+        let sources: Vec<_> = sources.cloned().collect();
+        if !sources.iter().all(is_on_device) {
+            return Ok(None);
+        }
+        let node = self.node_over(island, sources);
+        in_place_of(plan.output_partitioning(), node, wanted).map(Some)
+    }
+
+    /// The GPU node for a filter of resident rows that ends early, if all of it can be there. Where rows would
+    /// be uploaded for it, it does less on the CPU.
+    fn early_end(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let Some(island) = Island::early_end(plan).filter(|_| starts_on_device(plan)) else {
+            return Ok(None);
+        };
+        let node = self.node(island)?;
+        let resident = node
+            .downcast_ref::<GpuExec>()
+            .is_some_and(GpuExec::is_resident);
+        Ok(resident.then_some(node))
     }
 
     /// A final aggregation over a partial one on the GPU, or the reason why not.
@@ -210,6 +227,26 @@ impl GpuRule {
         )?
         .with_limit_options(aggregate.limit_options());
         Ok(Ok(Arc::new(last)))
+    }
+}
+
+/// `node` in place of one with the partitions `before`, with what is wanted of them; or why it cannot be there.
+fn in_place_of(
+    before: &Partitioning,
+    node: Arc<dyn ExecutionPlan>,
+    wanted: Wanted,
+) -> Result<Result<Arc<dyn ExecutionPlan>, String>> {
+    if !wanted.can_be_met(before) {
+        return Ok(Err("its partitions stay apart on the CPU".into()));
+    }
+    Ok(Ok(wanted.restore(node, before)?))
+}
+
+/// Whether all rows that `plan` starts from are on the device.
+fn starts_on_device(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    match plan.children().as_slice() {
+        [] => is_on_device(plan),
+        children => children.iter().all(|child| starts_on_device(child)),
     }
 }
 

@@ -19,6 +19,7 @@ pub mod groupby;
 pub mod kernels;
 mod params;
 mod pipeline;
+mod ragged;
 pub mod scan;
 pub mod select;
 pub mod sort;

@@ -8,6 +8,7 @@ use crate::{
     column::{MAX_ROWS, bit_words_bytes},
     kernels::LIBRARY,
     params::{WORKGROUP, grid},
+    ragged::has_long_offsets,
     select::{Rows, copy_rows},
 };
 
@@ -190,7 +191,7 @@ fn join_bytes(
         };
         pieces.push((part.len, offsets, bytes, *longest));
     }
-    let large = matches!(data_type, DataType::LargeUtf8 | DataType::LargeBinary);
+    let large = has_long_offsets(data_type);
     let total: u64 = pieces.iter().map(|(_, _, bytes, _)| bytes.len()).sum();
     if !large && total > i32::MAX as u64 {
         return Err(Error::unsupported(format!(

@@ -11,6 +11,7 @@ use crate::{
     Batch, Error, Storage,
     kernels::LIBRARY,
     params::{WORKGROUP, grid},
+    ragged::has_long_offsets,
     scan::{exclusive_sums, exclusive_sums_u64},
     select::{
         Rows, copy_rows,
@@ -84,7 +85,7 @@ pub(crate) fn gather_bytes(
             "gathering bytes of {data_type}"
         )));
     };
-    let large = matches!(data_type, DataType::LargeUtf8 | DataType::LargeBinary);
+    let large = has_long_offsets(data_type);
     let shader = Shader::new(&LIBRARY, "package::gather::bytes")
         .alias("Offset", if large { "u64" } else { "u32" });
     let lengths = device.alloc((rows as u64 + 1) * if large { 8 } else { 4 })?;

@@ -7,28 +7,22 @@
 
 use std::fmt::Write;
 
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::datatypes::{Field, Schema};
 use whitewater_gpu::Buffer;
 
 use crate::{
-    Batch, Error, Storage,
+    Batch, Error,
     expr::{DeviceType, Expr},
     pipeline::describe,
+    ragged::{RaggedKey, can_be_key, ragged_column},
 };
-
-/// Bind group of the string keys' buffers.
-pub(crate) const GROUP: u32 = 3;
 
 /// A key column.
 enum Key {
     /// An expression of fixed width; compiled as value `key{index}`.
     Fixed { device: DeviceType, bits: u32 },
     /// A plain string or binary column with its buffers.
-    Bytes {
-        large: bool,
-        longest: u64,
-        validity: bool,
-    },
+    Bytes(RaggedKey),
 }
 
 /// The keys of one batch.
@@ -36,7 +30,7 @@ pub(crate) struct Keys {
     keys: Vec<(Key, bool)>,
     /// Expressions to compile as values, with their names.
     pub(crate) values: Vec<(String, Expr)>,
-    /// Buffers of string keys, bound from 0 in [`GROUP`].
+    /// Buffers of string keys, bound from 0 in [`KEY_GROUP`](crate::ragged::KEY_GROUP).
     pub(crate) buffers: Vec<Buffer>,
     /// The output fields.
     pub(crate) fields: Vec<Field>,
@@ -56,7 +50,7 @@ impl Keys {
         };
         for (index, (expr, field)) in keys.iter().enumerate() {
             plan.fields.push(field.clone());
-            if let Some(column) = bytes_column(expr, batch) {
+            if let Some(column) = ragged_column(expr, batch) {
                 plan.bytes(column, batch)?;
                 plan.strings.push(Some(column));
                 continue;
@@ -89,34 +83,11 @@ impl Keys {
 
     fn bytes(&mut self, column: usize, batch: &Batch) -> Result<(), Error> {
         let column = &batch.columns[column];
-        let Storage::Bytes {
-            offsets,
-            bytes,
-            longest,
-        } = &column.data
-        else {
-            return Err(Error::unsupported(format!(
-                "grouping by {}",
-                column.data_type
-            )));
-        };
-        let large = matches!(
-            column.data_type,
-            DataType::LargeUtf8 | DataType::LargeBinary
-        );
-        self.buffers.push(offsets.clone());
-        self.buffers.push(bytes.clone());
-        let validity = column.validity.is_some();
-        self.buffers.extend(column.validity.clone());
-        let longest = *longest;
-        self.keys.push((
-            Key::Bytes {
-                large,
-                longest,
-                validity,
-            },
-            validity,
-        ));
+        let key = RaggedKey::of(column)
+            .ok_or_else(|| Error::unsupported(format!("grouping by {}", column.data_type)))?;
+        self.buffers.extend(key.buffers.iter().cloned());
+        let nullable = key.nullable();
+        self.keys.push((Key::Bytes(key), nullable));
         Ok(())
     }
 
@@ -127,8 +98,8 @@ impl Keys {
             .map(|(key, nullable)| {
                 let bits = match key {
                     Key::Fixed { bits, .. } => *bits,
-                    Key::Bytes { longest, .. } if *longest <= 7 => 8 * *longest as u32 + 3,
-                    Key::Bytes { .. } => return None,
+                    Key::Bytes(key) if key.longest <= 7 => 8 * key.longest as u32 + 3,
+                    Key::Bytes(_) => return None,
                 };
                 Some(bits + u32::from(*nullable))
             })
@@ -158,13 +129,9 @@ impl Keys {
         for (index, (key, _)) in self.keys.iter().enumerate() {
             match key {
                 Key::Fixed { device, .. } => fixed(text, index, *device)?,
-                Key::Bytes {
-                    large,
-                    longest,
-                    validity,
-                } => {
-                    bytes(text, index, binding, *large, *validity, *longest <= 7)?;
-                    binding += 2 + u32::from(*validity);
+                Key::Bytes(key) => {
+                    bytes(text, index, binding, key)?;
+                    binding += key.buffers.len();
                 }
             }
         }
@@ -183,7 +150,7 @@ impl Keys {
         for (index, (key, nullable)) in self.keys.iter().enumerate() {
             let bits = match key {
                 Key::Fixed { bits, .. } => *bits,
-                Key::Bytes { longest, .. } => 8 * *longest as u32 + 3,
+                Key::Bytes(key) => 8 * key.longest as u32 + 3,
             };
             let mask = if bits == 64 {
                 u64::MAX
@@ -245,8 +212,8 @@ impl Keys {
                  if (a{index}.valid != b{index}.valid) {{ return false; }}\n    \
                  if (a{index}.valid && (a{index}.low != b{index}.low || a{index}.high != b{index}.high)) {{ return false; }}"
             )?;
-            if let Key::Bytes { longest, .. } = key
-                && *longest > 7
+            if let Key::Bytes(bytes) = key
+                && bytes.longest > 7
             {
                 writeln!(
                     text,
@@ -255,16 +222,6 @@ impl Keys {
             }
         }
         writeln!(text, "    return true;\n}}")
-    }
-}
-
-/// The index of the string or binary column that `expr` is.
-fn bytes_column(expr: &Expr, batch: &Batch) -> Option<usize> {
-    match expr {
-        Expr::Column { index } => {
-            matches!(batch.columns.get(*index)?.data, Storage::Bytes { .. }).then_some(*index)
-        }
-        _ => None,
     }
 }
 
@@ -290,35 +247,20 @@ fn fixed(text: &mut String, index: usize, device: DeviceType) -> std::fmt::Resul
 
 /// `part{index}` of a string key: the string itself and its length where it is short, else a hash
 /// and the length, and `same_bytes{index}`.
-fn bytes(
-    text: &mut String,
-    index: usize,
-    binding: u32,
-    large: bool,
-    validity: bool,
-    short: bool,
-) -> std::fmt::Result {
-    let offset = if large { "u64" } else { "u32" };
+fn bytes(text: &mut String, index: usize, binding: usize, key: &RaggedKey) -> std::fmt::Result {
+    let valid = key.declare(text, index, binding)?;
     writeln!(
         text,
-        "@group({GROUP}) @binding({binding}) var<storage, read> offsets{index}: array<{offset}>;\n\
-         @group({GROUP}) @binding({}) var<storage, read> bytes{index}: array<u32>;\n\
-         struct Part{index} {{ low: u64, high: u64, valid: bool }}\n\
-         fn part{index}(row: u32) -> Part{index} {{",
-        binding + 1
+        "struct Part{index} {{ low: u64, high: u64, valid: bool }}\n\
+         fn part{index}(row: u32) -> Part{index} {{"
     )?;
-    let valid = if validity {
-        format!("((validity{index}[row / 32u] >> (row % 32u)) & 1u) != 0u")
-    } else {
-        "true".into()
-    };
     // Offsets past 2^32 bytes: an index into words still fits u32 up to 16 GiB.
     writeln!(
         text,
         "    let start = u64(offsets{index}[row]);\n    let length = u32(u64(offsets{index}[row + 1u]) - start);\n    \
          let valid = {valid};\n    if (!valid) {{ return Part{index}(0lu, 0lu, false); }}"
     )?;
-    if short {
+    if key.longest <= 7 {
         writeln!(
             text,
             "    var low = u64(length);\n    for (var i = 0u; i < length; i++) {{\n        \
@@ -343,13 +285,6 @@ fn bytes(
              return true;\n}}"
         )?;
     }
-    if validity {
-        writeln!(
-            text,
-            "@group({GROUP}) @binding({}) var<storage, read> validity{index}: array<u32>;",
-            binding + 2
-        )?;
-    }
     Ok(())
 }
 
@@ -359,11 +294,7 @@ pub fn check(expr: &Expr, schema: &Schema) -> Result<(), Error> {
         Expr::Column { index } => schema.field(*index).data_type().clone(),
         other => other.data_type(schema)?,
     };
-    let bytes = matches!(
-        data_type,
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary
-    );
-    if (bytes && matches!(expr, Expr::Column { .. })) || DeviceType::of(&data_type).is_some() {
+    if can_be_key(expr, &data_type) {
         return Ok(());
     }
     Err(Error::unsupported(format!("grouping by {data_type}")))

@@ -3,7 +3,7 @@
 use whitewater_gpu::{Buffer, Device, Kernel, Launch, Shader};
 
 use super::{
-    keys::{self, Keys},
+    keys::Keys,
     tiers::{self, Local},
 };
 use crate::{
@@ -12,6 +12,7 @@ use crate::{
     kernels::LIBRARY,
     params::grid,
     pipeline::Compiled,
+    ragged::KEY_GROUP,
     select::output::{self, Output},
 };
 
@@ -153,7 +154,7 @@ impl Run<'_> {
             .bind(0, 6, &table.deferred)
             .bind(0, 7, listed.unwrap_or(&table.windows))
             .bind(0, 8, &table.windows)
-            .bind_group(keys::GROUP, &self.keys.buffers)
+            .bind_group(KEY_GROUP, &self.keys.buffers)
             .params(&Params {
                 rows: rows as u32,
                 slots: table.slots,

@@ -26,6 +26,7 @@ use crate::{
     kernels::LIBRARY,
     params::grid,
     pipeline::{Compiled, bindings, describe},
+    ragged::is_ragged,
 };
 
 /// How a kernel cuts rows into tiles of `size * items`, and how many invocations a multiprocessor is to hold.
@@ -95,10 +96,7 @@ fn passes_bytes_on(expr: &Expr, schema: &Schema) -> bool {
     let Expr::Column { index } = expr else {
         return false;
     };
-    matches!(
-        schema.field(*index).data_type(),
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary
-    )
+    is_ragged(schema.field(*index).data_type())
 }
 
 /// The rows of `batch` for which `predicate` is true (null is false; all rows without one), in their
@@ -135,6 +133,12 @@ pub fn filter_project(
         columns,
         rows,
     })
+}
+
+/// Bytes of a row's values on the device.
+fn value_bytes(generated: &Generated) -> u32 {
+    let values = generated.values.iter();
+    values.map(|value| value.device.bytes()).sum()
 }
 
 /// The numbers (u32) of the set bits among the first `rows` of `mask`, and how many there are. Waits for that.
@@ -210,11 +214,7 @@ impl Select<'_> {
     /// The tiles of a kernel that takes rows.
     fn taking_tile(&self, generated: &Generated, carry: bool) -> Tile {
         let info = self.device.info();
-        let bytes: u32 = generated
-            .values
-            .iter()
-            .map(|value| value.device.bytes())
-            .sum();
+        let bytes = value_bytes(generated);
         match bytes <= 8 && !info.software && info.max_workgroup_size >= NARROW_MASKED.size {
             true if generated.mask => NARROW_MASKED,
             true if carry => NARROW_CARRIED,
@@ -301,9 +301,7 @@ impl Select<'_> {
     /// row that is not taken must not.
     fn may_carry(&self, compiled: &Compiled) -> Result<bool, Error> {
         const MOST_BYTES: u32 = 16;
-        let values = &compiled.generated.values;
-        let bytes: u32 = values.iter().map(|value| value.device.bytes()).sum();
-        Ok((1..=MOST_BYTES).contains(&bytes)
+        Ok((1..=MOST_BYTES).contains(&value_bytes(&compiled.generated))
             && !compiled.generated.raises
             && bindings(self.predicate, self.batch)? == compiled.generated.bindings)
     }
@@ -326,10 +324,10 @@ impl Select<'_> {
         };
         let total = self.device.alloc(4)?;
         let tiles = u64::from(params.tiles);
-        let counts = self.device.alloc(tiles * 4)?;
-        let progress = match at_once {
+        // How many rows the tiles take: progress with look-back, else counts.
+        let of_tiles = match at_once {
             true => self.device.alloc_filled(tiles * 8, 0)?,
-            false => counts.clone(),
+            false => self.device.alloc(tiles * 4)?,
         };
         let run = |entry: &str, output: &Output<'_>, workgroups: u32| -> Result<(), Error> {
             let shader = self
@@ -341,9 +339,9 @@ impl Select<'_> {
             let kernel = self.device.kernel(&shader, entry)?;
             compiled
                 .bind(kernel.launch())
-                .bind(0, 2, &counts)
+                .bind(0, 2, &of_tiles)
                 .bind(0, 3, &total)
-                .bind(0, 4, &progress)
+                .bind(0, 4, &of_tiles)
                 .bind_group(GROUP, &output.buffers)
                 .params(&params)
                 .moves(compiled.bytes())

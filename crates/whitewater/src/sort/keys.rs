@@ -12,18 +12,17 @@
 
 use std::{fmt::Write, ops::Range};
 
-use arrow::datatypes::{DataType, Schema};
+use arrow::datatypes::Schema;
 use whitewater_gpu::Buffer;
 
 use super::SortKey;
 use crate::{
-    Batch, Column, Error, Storage,
+    Batch, Error,
     expr::{DeviceType, Expr},
     pipeline::describe,
+    ragged::{RaggedKey, can_be_key, ragged_column},
 };
 
-/// Bind group of the strings' buffers.
-pub(super) const GROUP: u32 = 3;
 /// Bytes of a string in one part; an eighth tells how many of them there are, and whether more follow.
 const CHUNK: u64 = 7;
 
@@ -36,11 +35,7 @@ enum Key {
         /// Whether the value is a 128-bit decimal's.
         wide: bool,
     },
-    Bytes {
-        buffers: Vec<Buffer>,
-        large: bool,
-        longest: u64,
-    },
+    Bytes(RaggedKey),
 }
 
 /// A key with the order that is asked for.
@@ -78,15 +73,15 @@ impl Stage {
         fixed
             .filter_map(|(i, ordered)| match &ordered.key {
                 Key::Fixed { expr, .. } => Some((format!("key{i}"), expr.clone())),
-                Key::Bytes { .. } => None,
+                Key::Bytes(_) => None,
             })
             .collect()
     }
 
-    /// Buffers of strings, bound from 0 in [`GROUP`].
+    /// Buffers of strings, bound from 0 in [`KEY_GROUP`](crate::ragged::KEY_GROUP).
     pub(super) fn buffers(&self) -> Vec<Buffer> {
         let strings = self.keys.iter().filter_map(|ordered| match &ordered.key {
-            Key::Bytes { buffers, .. } => Some(buffers.clone()),
+            Key::Bytes(key) => Some(key.buffers.clone()),
             Key::Fixed { .. } => None,
         });
         strings.flatten().collect()
@@ -170,10 +165,9 @@ impl Stage {
                         part += 1;
                     }
                 }
-                Key::Bytes { buffers, large, .. } => {
-                    let validity = buffers.len() == 3;
-                    chunk_function(text, index, binding, *large, validity)?;
-                    binding += buffers.len();
+                Key::Bytes(key) => {
+                    chunk_function(text, index, binding, key)?;
+                    binding += key.buffers.len();
                     writeln!(
                         body,
                         "    let k{index} = chunk{index}(row, chunk);\n    \
@@ -205,25 +199,9 @@ fn chunk_function(
     text: &mut String,
     index: usize,
     binding: usize,
-    large: bool,
-    validity: bool,
+    key: &RaggedKey,
 ) -> std::fmt::Result {
-    let offset = if large { "u64" } else { "u32" };
-    writeln!(
-        text,
-        "@group({GROUP}) @binding({binding}) var<storage, read> offsets{index}: array<{offset}>;\n\
-         @group({GROUP}) @binding({}) var<storage, read> bytes{index}: array<u32>;",
-        binding + 1
-    )?;
-    let mut valid = "true".to_string();
-    if validity {
-        writeln!(
-            text,
-            "@group({GROUP}) @binding({}) var<storage, read> validity{index}: array<u32>;",
-            binding + 2
-        )?;
-        valid = format!("((validity{index}[row / 32u] >> (row % 32u)) & 1u) != 0u");
-    }
+    let valid = key.declare(text, index, binding)?;
     writeln!(
         text,
         "fn chunk{index}(row: u32, chunk: u32) -> Part {{\n    \
@@ -244,12 +222,16 @@ pub(super) fn stages(keys: &[SortKey], batch: &Batch) -> Result<Vec<Stage>, Erro
     let mut stages = Vec::new();
     let mut open = Vec::new();
     for key in keys {
-        let (kind, nullable) = match bytes_column(&key.expr, batch) {
-            Some(column) => (bytes_key(column), column.validity.is_some()),
+        let column = ragged_column(&key.expr, batch).map(|index| &batch.columns[index]);
+        let (kind, nullable) = match column.and_then(RaggedKey::of) {
+            Some(key) => {
+                let nullable = key.nullable();
+                (Key::Bytes(key), nullable)
+            }
             None => fixed_key(&key.expr, batch)?,
         };
-        let chunks = match kind {
-            Key::Bytes { longest, .. } => longest.div_ceil(CHUNK) as u32,
+        let chunks = match &kind {
+            Key::Bytes(key) => key.longest.div_ceil(CHUNK) as u32,
             Key::Fixed { .. } => 1,
         };
         let ordered = Ordered {
@@ -280,51 +262,13 @@ fn fixed_key(expr: &Expr, batch: &Batch) -> Result<(Key, bool), Error> {
     Ok((key, value.nullable))
 }
 
-fn bytes_key(column: &Column) -> Key {
-    let (buffers, longest) = match &column.data {
-        Storage::Bytes {
-            offsets,
-            bytes,
-            longest,
-        } => {
-            let mut buffers = vec![offsets.clone(), bytes.clone()];
-            buffers.extend(column.validity.clone());
-            (buffers, *longest)
-        }
-        _ => (Vec::new(), 0),
-    };
-    Key::Bytes {
-        buffers,
-        large: matches!(
-            column.data_type,
-            DataType::LargeUtf8 | DataType::LargeBinary
-        ),
-        longest,
-    }
-}
-
-/// The string or binary column that `expr` is.
-fn bytes_column<'a>(expr: &Expr, batch: &'a Batch) -> Option<&'a Column> {
-    match expr {
-        Expr::Column { index } => batch
-            .columns
-            .get(*index)
-            .filter(|column| matches!(column.data, Storage::Bytes { .. })),
-        _ => None,
-    }
-}
-
 /// The schema-level check of a key, for planners: what [`stages`] would refuse.
 pub(super) fn check(expr: &Expr, schema: &Schema) -> Result<(), Error> {
     let data_type = match expr {
         Expr::Column { index } => schema.field(*index).data_type().clone(),
         other => other.check(schema)?,
     };
-    let bytes = matches!(
-        data_type,
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary
-    );
-    if (bytes && matches!(expr, Expr::Column { .. })) || DeviceType::of(&data_type).is_some() {
+    if can_be_key(expr, &data_type) {
         return Ok(());
     }
     Err(Error::unsupported(format!("sorting by {data_type}")))

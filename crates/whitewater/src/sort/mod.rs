@@ -26,6 +26,7 @@ use crate::{
     kernels::LIBRARY,
     params::{WORKGROUP, grid},
     pipeline::Compiled,
+    ragged::KEY_GROUP,
 };
 use keys::Stage;
 use layout::{Layout, Window, leading_digits};
@@ -180,12 +181,13 @@ impl Sort<'_> {
         }
     }
 
-    /// Launches `entry` with the stage's columns bound, and `buffers` at bindings 2, 3, ….
-    fn launch(
+    /// Launches `entry` with the stage's columns bound, and `buffers` at bindings 2, 3, …; those that the entry
+    /// does not use may be any.
+    fn launch<T: bytemuck::NoUninit>(
         &self,
         bound: &Bound<'_>,
         (shader, entry): (&Shader, &str),
-        params: Params,
+        params: T,
         buffers: &[&Buffer],
         workgroups: u32,
     ) -> Result<(), Error> {
@@ -193,7 +195,7 @@ impl Sort<'_> {
         let mut launch = bound
             .compiled
             .bind(kernel.launch())
-            .bind_group(keys::GROUP, &bound.buffers)
+            .bind_group(KEY_GROUP, &bound.buffers)
             .params(&params)
             .moves(bound.compiled.bytes());
         for (binding, buffer) in buffers.iter().enumerate() {
@@ -226,8 +228,7 @@ impl Sort<'_> {
             group_position: 0,
         };
         let buffers = [&spans, map.unwrap_or(&spans)];
-        let buffers = &buffers[..1 + usize::from(map.is_some())];
-        self.launch(bound, (&shader, "span"), params, buffers, workgroups)?;
+        self.launch(bound, (&shader, "span"), params, &buffers, workgroups)?;
         let found = spans.download_as::<[u64; 2]>()?;
         let mut joined = vec![(u64::MAX, 0); parts];
         for (i, [least, greatest]) in found.into_iter().enumerate() {
@@ -242,8 +243,22 @@ impl Sort<'_> {
         let rows = self.batch.rows;
         let spans = self.spans(bound, chunk, None, rows)?;
         let layout = Layout::new(&bound.stage.parts(), &spans);
-        if let Some(ordered) = self.order_by_leading_digits(bound, chunk, &layout)? {
-            return Ok(ordered);
+        // The whole string of bits, if it is one word that was needed already.
+        let mut whole = None;
+        if rows >= self.least_rows_by_leading_digits() && layout.bits > 4 * DIGIT_BITS {
+            let window = Window::leading(layout.bits, 64);
+            let words = self.encode(bound, chunk, &layout, window, None, None, rows)?;
+            let digits = leading_digits(&words.bins.download_as::<u32>()?, rows);
+            // Ties cost about two passes.
+            if digits + 2 < layout.bits.div_ceil(DIGIT_BITS) {
+                let by_digits =
+                    self.order_by_leading_digits(bound, chunk, &layout, words, digits)?;
+                if let Some(ordered) = by_digits {
+                    return Ok(ordered);
+                }
+            } else if layout.bits <= 64 {
+                whole = Some(words);
+            }
         }
         let mut order = None;
         for first_bit in (0..layout.bits).step_by(64) {
@@ -251,46 +266,42 @@ impl Sort<'_> {
                 first_bit,
                 bits: (layout.bits - first_bit).min(64),
             };
-            let words = self.encode(bound, chunk, &layout, window, order.as_ref(), None, rows)?;
+            let words = match whole.take() {
+                Some(words) => words,
+                None => self.encode(bound, chunk, &layout, window, order.as_ref(), None, rows)?,
+            };
             order = Some(sort_rows(self.device, words, 0, order, rows)?.rows);
         }
         let order = order.map_or_else(|| numbers(self.device, 0, rows), Ok)?;
         Ok(Ordered { order, heads: None })
     }
 
-    /// As [`order_all`](Self::order_all), by as few digits from the front as tell nearly all rows apart, and
-    /// the rest for the rows that are tied: none if that is not less work. Waits for the digits' counts.
+    /// How many rows make up for the wait for the digits' counts.
+    fn least_rows_by_leading_digits(&self) -> usize {
+        if self.device.info().software {
+            256
+        } else {
+            1 << 20
+        }
+    }
+
+    /// As [`order_all`](Self::order_all), by the first `digits` digits of `words`, the leading ones, and for the
+    /// rows that are tied then by the rest: none if those are too many.
     fn order_by_leading_digits(
         &self,
         bound: &Bound<'_>,
         chunk: u32,
         layout: &Layout,
+        mut words: Words,
+        digits: u32,
     ) -> Result<Option<Ordered>, Error> {
         let rows = self.batch.rows;
-        let least = if self.device.info().software {
-            256
-        } else {
-            1 << 20
-        };
-        if rows < least || layout.bits <= 4 * DIGIT_BITS {
-            return Ok(None);
-        }
-        let mut window = Window::leading(layout.bits, 64);
-        let mut words = self.encode(bound, chunk, layout, window, None, None, rows)?;
-        let passes = radix::passes(window.bits);
-        let counts = words.bins.download_as::<u32>()?;
-        let digits = leading_digits(&counts, rows);
-        // Ties cost about two passes.
-        if digits + 2 >= layout.bits.div_ceil(DIGIT_BITS) {
-            return Ok(None);
-        }
-        let mut first_pass = passes - digits;
         if digits <= 4 {
             // Half the bytes.
-            window = Window::leading(layout.bits, 32);
+            let window = Window::leading(layout.bits, 4 * DIGIT_BITS);
             words = self.encode(bound, chunk, layout, window, None, None, rows)?;
-            first_pass = 4 - digits;
         }
+        let first_pass = radix::passes(words.bits) - digits;
         let wide = words.wide;
         let sorted = sort_rows(self.device, words, first_pass, None, rows)?;
         let heads = self.key_heads(bound, &sorted.keys, wide, first_pass * DIGIT_BITS)?;

@@ -157,29 +157,43 @@ impl Sort<'_> {
             let groups_of = Some((groups, group_bits));
             let words = self.encode(bound, chunk, &layout, window, Some(map), groups_of, rows)?;
             let moved = sort_rows(self.device, words, 0, None, rows)?.rows;
-            sorted = (
-                self.take(map, &moved, rows)?,
-                self.take(groups, &moved, rows)?,
-            );
+            sorted = self.take(map, groups, &moved, rows)?;
         }
         launch("scatter", &sorted.0)
     }
 
-    /// The words of `from` at the `rows` places in `map`.
-    fn take(&self, from: &Buffer, map: &Buffer, rows: usize) -> Result<Buffer, Error> {
+    /// The words of two buffers at the `rows` places in `map`.
+    fn take(
+        &self,
+        one: &Buffer,
+        other: &Buffer,
+        map: &Buffer,
+        rows: usize,
+    ) -> Result<(Buffer, Buffer), Error> {
+        let column = |words: &Buffer| Column {
+            data_type: DataType::UInt32,
+            len: rows,
+            validity: None,
+            data: Storage::Fixed(words.clone()),
+        };
+        let field = |name: &str| Field::new(name, DataType::UInt32, false);
         let words = Batch {
-            schema: Arc::new(Schema::new(vec![Field::new("w", DataType::UInt32, false)])),
-            columns: vec![Column {
-                data_type: DataType::UInt32,
-                len: rows,
-                validity: None,
-                data: Storage::Fixed(from.clone()),
-            }],
+            schema: Arc::new(Schema::new(vec![field("one"), field("other")])),
+            columns: vec![column(one), column(other)],
             rows,
         };
         let taken = gather(self.device, &words, map, rows)?;
-        match &taken.columns[0].data {
-            Storage::Fixed(words) => Ok(words.clone()),
+        match taken.columns.as_slice() {
+            [
+                Column {
+                    data: Storage::Fixed(one),
+                    ..
+                },
+                Column {
+                    data: Storage::Fixed(other),
+                    ..
+                },
+            ] => Ok((one.clone(), other.clone())),
             _ => Err(Error::unsupported("gathering words")),
         }
     }

@@ -8,9 +8,9 @@
 //! A sample that misleads costs time, never rows: fewer rows than asked for, or most of all, and all are
 //! sorted.
 
-use whitewater_gpu::{Buffer, Shader};
+use whitewater_gpu::Buffer;
 
-use super::{Bound, Sort, keys};
+use super::{Bound, Sort};
 use crate::{
     Batch, Error, column::bit_words_bytes, gather::gather, params::grid, select::map_of_mask,
 };
@@ -81,19 +81,9 @@ impl Sort<'_> {
             .parts()
             .first()
             .is_some_and(|part| part.nulls_first);
-        let shader: Shader =
+        let shader =
             self.shader(bound, "package::sort::top")
                 .constant("NULLS_FIRST", "bool", nulls_first);
-        let kernel = self.device.kernel(&shader, entry)?;
-        let launch = bound
-            .compiled
-            .bind(kernel.launch())
-            .bind_group(keys::GROUP, &bound.buffers)
-            .bind(0, 2, buffers[0])
-            .bind(0, 3, buffers[1])
-            .bind(0, 4, buffers[2])
-            .params(&params)
-            .moves(bound.compiled.bytes());
-        Ok(launch.run(workgroups)?)
+        self.launch(bound, (&shader, entry), params, &buffers, workgroups)
     }
 }
