@@ -110,6 +110,30 @@ impl Stage {
         parts
     }
 
+    /// How the words of this stage become the values of its one key again, as the text of `package::decode`; none
+    /// where they cannot: several keys, nulls, or values that share words or need several.
+    pub(super) fn decoding(&self) -> Option<String> {
+        let [ordered] = self.keys.as_slice() else {
+            return None;
+        };
+        let Key::Fixed { device, .. } = &ordered.key else {
+            return None;
+        };
+        let decoded = match device {
+            _ if ordered.nullable => return None,
+            DeviceType::I32 | DeviceType::U32 | DeviceType::F32 => "u32",
+            DeviceType::I64 | DeviceType::U64 | DeviceType::F64 => "u64",
+            DeviceType::Bool | DeviceType::I128 => return None,
+        };
+        let unorder = format!("unorder_{}", device.name());
+        let flip = if ordered.descending { "~" } else { "" };
+        Some(format!(
+            "import package::kernels::order::{unorder};\n\
+             alias Decoded = {decoded};\n\
+             fn decode(word: u64) -> Decoded {{ return {unorder}({flip}word); }}\n"
+        ))
+    }
+
     /// The text of `package::sort_keys`.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();

@@ -21,6 +21,13 @@ pub(super) struct Layout {
     pub(super) bits: u32,
 }
 
+impl FieldPlace {
+    /// What the part's values are less than in the string of bits.
+    pub(super) fn least(&self) -> u64 {
+        self.least
+    }
+}
+
 impl Layout {
     /// The layout for parts whose values are within `spans`.
     pub(super) fn new(parts: &[PartKind], spans: &[(u64, u64)]) -> Self {

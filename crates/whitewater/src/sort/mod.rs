@@ -4,6 +4,7 @@
 //! key columns ──span──▶ least and greatest of each part
 //!             ──encode──▶ one string of bits a row, no longer than the values need, in words of 64 bits
 //!             ──radix──▶ the order by each word, last word first (LSD), 8 bits a pass
+//!             ──settle──▶ rows that the leading digits leave equal put in order among their neighbours
 //! long strings: by their first bytes; then, again and again, by the next bytes of the rows still tied
 //! ```
 //!
@@ -13,6 +14,7 @@
 mod keys;
 mod layout;
 mod radix;
+mod settle;
 mod ties;
 mod top;
 
@@ -20,7 +22,7 @@ use arrow::datatypes::Schema;
 use whitewater_gpu::{Buffer, Device, Shader};
 
 use crate::{
-    Batch, Error,
+    Batch, Column, Error, Storage,
     expr::Expr,
     gather::{gather, numbers},
     kernels::LIBRARY,
@@ -30,7 +32,8 @@ use crate::{
 };
 use keys::Stage;
 use layout::{Layout, Window, leading_digits};
-use radix::{DIGIT_BITS, DIGITS, Words, sort_rows};
+use radix::{DIGIT_BITS, DIGITS, Values, Words, sort_rows, sort_words};
+use settle::Wanted;
 use ties::Ties;
 
 /// A key to sort by.
@@ -101,8 +104,70 @@ pub fn sort(
         let order = sorted_order(device, &candidates, keys)?;
         return gather(device, &candidates, &order, rows);
     }
+    if let Some(sorted) = sort_with_key(device, batch, keys, rows)? {
+        return Ok(sorted);
+    }
     let order = sorted_order(device, batch, keys)?;
     gather(device, batch, &order, rows)
+}
+
+/// As [`sort`] by one plain column of 32 or 64 bits without nulls, which is not gathered but follows from the
+/// words that were sorted; without other columns, they are sorted alone.
+fn sort_with_key(
+    device: &Device,
+    batch: &Batch,
+    keys: &[SortKey],
+    rows: usize,
+) -> Result<Option<Batch>, Error> {
+    let sort = Sort { device, batch };
+    let [
+        SortKey {
+            expr: Expr::Column { index },
+            ..
+        },
+    ] = keys
+    else {
+        return Ok(None);
+    };
+    let stages = keys::stages(keys, batch)?;
+    let ([stage], Storage::Fixed(_)) = (stages.as_slice(), &batch.columns[*index].data) else {
+        return Ok(None);
+    };
+    // Narrower values share words.
+    let width = batch.columns[*index].data_type.primitive_width();
+    if rows < batch.rows || stage.decoding().is_none() || width.is_none_or(|width| width < 4) {
+        return Ok(None);
+    }
+    let bound = sort.bind(stage)?;
+    let spans = sort.spans(&bound, 0, None, rows)?;
+    let layout = Layout::new(&stage.parts(), &spans);
+    if layout.bits == 0 {
+        return Ok(Some(batch.clone()));
+    }
+    let others: Vec<usize> = (0..batch.columns.len()).filter(|i| i != index).collect();
+    let wanted = match others.is_empty() {
+        true => Wanted::Keys,
+        false => Wanted::KeysAndRows,
+    };
+    let sorted = sort.order_by_word(&bound, 0, &layout, wanted)?;
+    let mut columns = match sorted.rows {
+        Some(order) => gather(device, &batch.project(&others)?, &order, rows)?.columns,
+        None => Vec::new(),
+    };
+    let data = sorted
+        .keys
+        .ok_or_else(|| Error::unsupported("a sort without keys"))?;
+    columns.insert(
+        *index,
+        Column {
+            data: Storage::Fixed(data),
+            ..batch.columns[*index].clone()
+        },
+    );
+    Ok(Some(Batch {
+        columns,
+        ..batch.clone()
+    }))
 }
 
 /// The few rows that can be among the first `fetch`, if that can be told.
@@ -243,9 +308,18 @@ impl Sort<'_> {
         let rows = self.batch.rows;
         let spans = self.spans(bound, chunk, None, rows)?;
         let layout = Layout::new(&bound.stage.parts(), &spans);
-        // The whole string of bits, if it is one word that was needed already.
-        let mut whole = None;
-        if rows >= self.least_rows_by_leading_digits() && layout.bits > 4 * DIGIT_BITS {
+        if layout.bits == 0 {
+            let order = numbers(self.device, 0, rows)?;
+            return Ok(Ordered { order, heads: None });
+        }
+        if layout.bits <= 64 {
+            let sorted = self.order_by_word(bound, chunk, &layout, Wanted::Rows)?;
+            let order = sorted
+                .rows
+                .ok_or_else(|| Error::unsupported("an order of nothing"))?;
+            return Ok(Ordered { order, heads: None });
+        }
+        if rows >= self.least_rows_by_leading_digits() {
             let window = Window::leading(layout.bits, 64);
             let words = self.encode(bound, chunk, &layout, window, None, None, rows)?;
             let digits = leading_digits(&words.bins.download_as::<u32>()?, rows);
@@ -256,8 +330,6 @@ impl Sort<'_> {
                 if let Some(ordered) = by_digits {
                     return Ok(ordered);
                 }
-            } else if layout.bits <= 64 {
-                whole = Some(words);
             }
         }
         let mut order = None;
@@ -266,11 +338,8 @@ impl Sort<'_> {
                 first_bit,
                 bits: (layout.bits - first_bit).min(64),
             };
-            let words = match whole.take() {
-                Some(words) => words,
-                None => self.encode(bound, chunk, &layout, window, order.as_ref(), None, rows)?,
-            };
-            order = Some(sort_rows(self.device, words, 0, order, rows)?.rows);
+            let words = self.encode(bound, chunk, &layout, window, order.as_ref(), None, rows)?;
+            order = Some(sort_rows(self.device, words, order, rows)?);
         }
         let order = order.map_or_else(|| numbers(self.device, 0, rows), Ok)?;
         Ok(Ordered { order, heads: None })
@@ -303,18 +372,22 @@ impl Sort<'_> {
         }
         let first_pass = radix::passes(words.bits) - digits;
         let wide = words.wide;
-        let sorted = sort_rows(self.device, words, first_pass, None, rows)?;
+        let sorted = sort_words(self.device, words, first_pass, Values::Numbers, rows)?;
         let heads = self.key_heads(bound, &sorted.keys, wide, first_pass * DIGIT_BITS)?;
-        let ties = self.tied(bound, 0, &sorted.rows, &heads)?;
+        let order = match sorted.values {
+            Some(order) => order,
+            None => numbers(self.device, 0, rows)?,
+        };
+        let ties = self.tied(bound, 0, &order, &heads)?;
         if ties.rows > rows / 4 {
             // Digits that repeat each other: they tell less than they seem to.
             return Ok(None);
         }
         if ties.rows > 0 {
-            self.order_ties(bound, chunk, &sorted.rows, &ties)?;
+            self.order_ties(bound, chunk, &order, &ties)?;
         }
         Ok(Some(Ordered {
-            order: sorted.rows,
+            order,
             heads: Some(heads),
         }))
     }

@@ -1,6 +1,6 @@
-//! Stable radix sorts of pairs of a word and a row number, 8 bits a pass.
+//! Stable radix sorts of words, alone or with a row number each, 8 bits a pass.
 //!
-//! Memory beside the input: as much again as keys and values, and 1 KiB for every tile of 512 pairs or more.
+//! Memory beside the input: as much again as keys and values, and 1 KiB for every tile of 512 keys or more.
 
 use whitewater_gpu::{Buffer, Device, DeviceInfo, Shader};
 
@@ -41,7 +41,7 @@ pub(super) struct Words {
     pub(super) bins: Buffer,
 }
 
-/// Invocations of a workgroup, and pairs of each.
+/// Invocations of a workgroup, and keys of each.
 #[derive(Clone, Copy)]
 struct Shape {
     size: u32,
@@ -50,11 +50,13 @@ struct Shape {
 }
 
 impl Shape {
-    /// The largest shape whose pairs and counts fit a workgroup's memory.
-    fn new(info: &DeviceInfo, pair_bytes: u32) -> Self {
+    /// The largest shape whose keys and counts fit a workgroup's memory.
+    fn new(info: &DeviceInfo, key_bytes: u32) -> Self {
         let narrowest = info.subgroup_size.0.max(4);
+        // More keys of 8 bytes an invocation would not stay in registers.
+        let most_items = if key_bytes == 4 { 20 } else { 16 };
         let shapes = [
-            (512, 16),
+            (512, most_items),
             (512, 8),
             (256, 8),
             (128, 8),
@@ -68,47 +70,94 @@ impl Shape {
             subgroups: u32::max(size / narrowest, 1),
         });
         let fits = |shape: &&Self| {
-            let counts = (shape.subgroups + 3) * DIGITS * 4;
-            let pairs = shape.size * shape.items * pair_bytes;
+            let counts = (shape.subgroups + 2) * DIGITS * 4;
+            let keys = shape.size * shape.items * key_bytes;
             let small = !info.software || shape.size <= 64;
             small
                 && shape.size <= info.max_workgroup_size
-                && counts + pairs + 4096 <= info.workgroup_memory
+                && counts + keys + 4096 <= info.workgroup_memory
         };
         *shapes.iter().find(fits).unwrap_or(&shapes[6])
     }
 }
 
-/// What a sort gives: the words in order, and the row numbers in that order.
-pub(super) struct Sorted {
-    pub(super) keys: Buffer,
-    pub(super) rows: Buffer,
+/// What follows the keys.
+pub(super) enum Values {
+    None,
+    /// 0, 1, …
+    Numbers,
+    Given(Buffer),
 }
 
-/// The row numbers in `values` (0, 1, … if none) in the order of the words of `words`, ties as they were. Digits
-/// before `first_pass` are not looked at.
+/// What a sort gives: the words in order, and the values in that order.
+pub(super) struct Sorted {
+    pub(super) keys: Buffer,
+    pub(super) values: Option<Buffer>,
+}
+
+/// The row numbers in `values` (0, 1, … if none) in the order of the words of `words`, ties as they were.
 pub(super) fn sort_rows(
     device: &Device,
     words: Words,
-    first_pass: u32,
     values: Option<Buffer>,
+    rows: usize,
+) -> Result<Buffer, Error> {
+    let given = values.map_or(Values::Numbers, Values::Given);
+    let sorted = sort_words(device, words, 0, given, rows)?;
+    sorted
+        .values
+        .ok_or_else(|| Error::unsupported("a sort of nothing"))
+}
+
+/// The `rows` words of `words` in order, and `values` with them, ties as they were. Digits before `first_pass`
+/// are not looked at.
+pub(super) fn sort_words(
+    device: &Device,
+    words: Words,
+    first_pass: u32,
+    values: Values,
     rows: usize,
 ) -> Result<Sorted, Error> {
     let passes = passes(words.bits);
     let key_bytes = if words.wide { 8 } else { 4 };
-    let shape = Shape::new(device.info(), key_bytes + 4);
+    let shape = Shape::new(device.info(), key_bytes);
     let tiles = (rows as u32).div_ceil(shape.size * shape.items);
     let look_back = device.has_forward_progress() && rows < MOST_LOOKED_BACK;
     let counts = u64::from(tiles) * u64::from(DIGITS) * 4;
     let mut keys = words.keys;
     let mut other_keys = device.alloc(keys.len())?;
-    let mut numbered = values.is_none();
+    let mut numbered = matches!(values, Values::Numbers);
     let mut values = match values {
-        Some(values) => values,
-        None => device.alloc(rows as u64 * 4)?,
+        Values::Given(values) => Some(values),
+        Values::Numbers => Some(device.alloc(rows as u64 * 4)?),
+        Values::None => None,
     };
-    let mut other_values = device.alloc(rows as u64 * 4)?;
-    let bytes = rows as u64 * u64::from(key_bytes + 4);
+    let mut other_values = match &values {
+        Some(values) => Some(device.alloc(values.len())?),
+        None => None,
+    };
+    let bytes = rows as u64 * u64::from(key_bytes + if values.is_some() { 4 } else { 0 });
+    let launch = |shader: &Shader,
+                  (entry, workgroups, moved): (&str, u32, u64),
+                  params: Params,
+                  before: &Buffer,
+                  buffers: [&Buffer; 4]|
+     -> Result<(), Error> {
+        let kernel = device.kernel(shader, entry)?;
+        kernel
+            .launch()
+            .bind(0, 2, buffers[0])
+            .bind(0, 3, buffers[1])
+            .bind(0, 4, buffers[2])
+            .bind(0, 5, buffers[3])
+            .bind(0, 6, &words.bins)
+            .bind(0, 7, before)
+            .bind(0, 8, before)
+            .params(&params)
+            .moves(moved)
+            .run(workgroups)?;
+        Ok(())
+    };
     for pass in first_pass..passes {
         let shift = pass * DIGIT_BITS;
         let params = Params {
@@ -118,58 +167,51 @@ pub(super) fn sort_rows(
             digit_bits: (words.bits - shift).min(DIGIT_BITS),
             pass,
         };
-        let key = if words.wide { "u64" } else { "u32" };
+        let (key, most_key) = match words.wide {
+            true => ("u64", "0xfffffffffffffffflu"),
+            false => ("u32", "0xffffffffu"),
+        };
         let shader = Shader::new(&LIBRARY, "package::sort::radix")
-            .alias("Key", key)
-            .alias("Value", "u32")
-            .constant(
-                "MOST_KEY",
-                key,
-                if words.wide {
-                    "0xfffffffffffffffflu"
-                } else {
-                    "0xffffffffu"
-                },
-            )
+            .alias("Item", key)
+            .constant("MOST_KEY", key, most_key)
             .constant("SIZE", "u32", shape.size)
             .constant("ITEMS", "u32", shape.items)
             .constant("SUBGROUPS", "u32", shape.subgroups)
             .resident(RESIDENT)
-            .feature("VALUES", true)
+            .feature("VALUES", values.is_some())
             .feature("NUMBERED", numbered)
             .feature("LOOKBACK", look_back);
         let told = match look_back {
             true => device.alloc_filled(counts, 0)?,
             false => device.alloc(counts)?,
         };
-        let launch =
-            |entry: &str, workgroups: u32, before: &Buffer, bytes: u64| -> Result<(), Error> {
-                let kernel = device.kernel(&shader, entry)?;
-                kernel
-                    .launch()
-                    .bind(0, 2, &keys)
-                    .bind(0, 3, &other_keys)
-                    .bind(0, 4, &values)
-                    .bind(0, 5, &other_values)
-                    .bind(0, 6, &words.bins)
-                    .bind(0, 7, before)
-                    .bind(0, 8, before)
-                    .params(&params)
-                    .moves(bytes)
-                    .run(workgroups)?;
-                Ok(())
-            };
+        let buffers = [
+            &keys,
+            &other_keys,
+            values.as_ref().unwrap_or(&keys),
+            other_values.as_ref().unwrap_or(&other_keys),
+        ];
         if look_back {
-            launch("sweep", tiles, &told, 2 * bytes)?;
+            if pass == first_pass {
+                launch(&shader, ("starts", passes, 0), params, &told, buffers)?;
+            }
+            launch(&shader, ("sweep", tiles, 2 * bytes), params, &told, buffers)?;
         } else {
             let some = grid(device, tiles.into(), 1);
-            launch("count", some, &told, rows as u64 * u64::from(key_bytes))?;
+            let key_bytes = rows as u64 * u64::from(key_bytes);
+            launch(&shader, ("count", some, key_bytes), params, &told, buffers)?;
             let before = exclusive_sums(device, &told, (tiles * DIGITS) as usize)?;
-            launch("sweep", some, &before, 2 * bytes)?;
+            launch(
+                &shader,
+                ("sweep", some, 2 * bytes),
+                params,
+                &before,
+                buffers,
+            )?;
         }
         std::mem::swap(&mut keys, &mut other_keys);
         std::mem::swap(&mut values, &mut other_values);
         numbered = false;
     }
-    Ok(Sorted { keys, rows: values })
+    Ok(Sorted { keys, values })
 }

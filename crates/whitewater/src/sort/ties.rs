@@ -156,7 +156,7 @@ impl Sort<'_> {
             let (map, groups) = &sorted;
             let groups_of = Some((groups, group_bits));
             let words = self.encode(bound, chunk, &layout, window, Some(map), groups_of, rows)?;
-            let moved = sort_rows(self.device, words, 0, None, rows)?.rows;
+            let moved = sort_rows(self.device, words, None, rows)?;
             sorted = self.take(map, groups, &moved, rows)?;
         }
         launch("scatter", &sorted.0)

@@ -303,6 +303,53 @@ fn digits_that_repeat_each_other() {
     }
 }
 
+/// Rows that the leading digits of a key leave equal, few or many at a time.
+#[test]
+fn keys_that_differ_late() {
+    for alike in [2, 3, 31, 32, 33, 100] {
+        let high = |i: usize| noise(i / alike, 12) << 24;
+        let keys = (0..2000).map(|i| (high(i) | noise(i, 13) & 0xff_ffff) as i64);
+        let column: ArrayRef = Arc::new(Int64Array::from_iter_values(keys));
+        let equal: ArrayRef = Arc::new(UInt64Array::from_iter_values((0..2000).map(high)));
+        for order in [ORDERS[0], ORDERS[2]] {
+            for column in [&column, &equal] {
+                check(std::slice::from_ref(column), &[order], None);
+                check_alone(column, order);
+            }
+        }
+    }
+}
+
+/// Sorts a batch of nothing but the key.
+fn check_alone(column: &ArrayRef, order: SortOptions) {
+    let host = RecordBatch::try_from_iter([("key", column.clone())]).expect("a batch");
+    let key = SortKey {
+        expr: Expr::column(0),
+        descending: order.descending,
+        nulls_first: order.nulls_first,
+    };
+    let expected = arrow::compute::sort(column, Some(order)).expect("a sort");
+    let batch = Batch::upload(device(), &host).expect("upload");
+    for device in devices() {
+        let sorted = sort(&device, &batch, std::slice::from_ref(&key), None).expect("a sort");
+        let sorted = sorted.download().expect("download");
+        assert_eq!(sorted.column(0), &expected, "{order:?}");
+    }
+}
+
+#[test]
+fn keys_alone() {
+    for rows in [0, 1, 33, 700] {
+        for nulls in [false, true] {
+            for column in columns(rows, 14, nulls) {
+                for order in ORDERS {
+                    check_alone(&column, order);
+                }
+            }
+        }
+    }
+}
+
 /// Enough rows for a bound from a sample: in no order, in order, in reverse, few values, nulls in the way.
 #[test]
 fn the_first_of_many_rows() {
