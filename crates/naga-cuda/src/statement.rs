@@ -1,11 +1,14 @@
 //! Statements.
 
 use naga::{
-    AtomicFunction, Barrier, Block, CollectiveOperation, Expression, GatherMode, Handle, Statement,
-    SubgroupOperation, SwitchValue, TypeInner,
+    AtomicFunction, Barrier, BinaryOperator, Block, CollectiveOperation, Expression, GatherMode,
+    Handle, Literal, Statement, SubgroupOperation, SwitchValue, TypeInner,
 };
 
 use crate::{Error, function::Body, writer::unsupported};
+
+/// Turns of the longest loop that is unrolled.
+const LONGEST_UNROLLED: u32 = 32;
 
 impl Body<'_, '_> {
     pub(crate) fn block(&mut self, block: &Block) -> Result<(), Error> {
@@ -182,6 +185,10 @@ impl Body<'_, '_> {
     ) -> Result<(), Error> {
         let label = (!continuing.is_empty() || break_if.is_some()).then_some(self.labels);
         self.labels += 1;
+        if self.is_short(body) {
+            // Arrays indexed by the counter stay in registers only so.
+            self.line("#pragma unroll");
+        }
         self.line("for (;;) {");
         self.depth += 1;
         // `continue` jumps out of the inner braces, so it skips no initialisation.
@@ -203,6 +210,37 @@ impl Body<'_, '_> {
         self.depth -= 1;
         self.line("}");
         Ok(())
+    }
+
+    /// Whether a loop counts a variable up to a constant of at most [`LONGEST_UNROLLED`].
+    fn is_short(&self, body: &Block) -> bool {
+        let guard = body.iter().find_map(|statement| match statement {
+            Statement::If {
+                condition, reject, ..
+            } => matches!(reject.first(), Some(Statement::Break)).then_some(*condition),
+            _ => None,
+        });
+        let expressions = &self.function.expressions;
+        let Some(Expression::Binary {
+            op: BinaryOperator::Less,
+            left,
+            right,
+        }) = guard.map(|condition| &expressions[condition])
+        else {
+            return false;
+        };
+        let counter = matches!(expressions[*left], Expression::Load { pointer }
+            if matches!(expressions[pointer], Expression::LocalVariable(_)));
+        let module = self.writer.module;
+        let limit = match expressions[*right] {
+            Expression::Constant(constant) => {
+                &module.global_expressions[module.constants[constant].init]
+            }
+            ref other => other,
+        };
+        let short =
+            matches!(limit, Expression::Literal(Literal::U32(turns)) if *turns <= LONGEST_UNROLLED);
+        counter && short
     }
 
     fn atomic(

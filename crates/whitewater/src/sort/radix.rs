@@ -50,13 +50,20 @@ struct Shape {
 }
 
 impl Shape {
+    /// Invocations, and as many keys of each as stay in its registers where a multiprocessor holds two workgroups.
+    const fn largest(key_bytes: u32, values: bool) -> (u32, u32) {
+        match (key_bytes, values) {
+            (4, false) => (512, 20),
+            (4, true) => (384, 22),
+            _ => (512, 16),
+        }
+    }
+
     /// The largest shape whose keys and counts fit a workgroup's memory.
-    fn new(info: &DeviceInfo, key_bytes: u32) -> Self {
+    fn new(info: &DeviceInfo, key_bytes: u32, values: bool) -> Self {
         let narrowest = info.subgroup_size.0.max(4);
-        // More keys of 8 bytes an invocation would not stay in registers.
-        let most_items = if key_bytes == 4 { 20 } else { 16 };
         let shapes = [
-            (512, most_items),
+            Self::largest(key_bytes, values),
             (512, 8),
             (256, 8),
             (128, 8),
@@ -120,10 +127,6 @@ pub(super) fn sort_words(
 ) -> Result<Sorted, Error> {
     let passes = passes(words.bits);
     let key_bytes = if words.wide { 8 } else { 4 };
-    let shape = Shape::new(device.info(), key_bytes);
-    let tiles = (rows as u32).div_ceil(shape.size * shape.items);
-    let look_back = device.has_forward_progress() && rows < MOST_LOOKED_BACK;
-    let counts = u64::from(tiles) * u64::from(DIGITS) * 4;
     let mut keys = words.keys;
     let mut other_keys = device.alloc(keys.len())?;
     let mut numbered = matches!(values, Values::Numbers);
@@ -132,6 +135,10 @@ pub(super) fn sort_words(
         Values::Numbers => Some(device.alloc(rows as u64 * 4)?),
         Values::None => None,
     };
+    let shape = Shape::new(device.info(), key_bytes, values.is_some());
+    let tiles = (rows as u32).div_ceil(shape.size * shape.items);
+    let look_back = device.has_forward_progress() && rows < MOST_LOOKED_BACK;
+    let counts = u64::from(tiles) * u64::from(DIGITS) * 4;
     let mut other_values = match &values {
         Some(values) => Some(device.alloc(values.len())?),
         None => None,
@@ -214,4 +221,38 @@ pub(super) fn sort_words(
         numbered = false;
     }
     Ok(Sorted { keys, values })
+}
+
+#[cfg(test)]
+mod tests {
+    use whitewater_gpu::Shader;
+
+    use crate::kernels::LIBRARY;
+
+    #[test]
+    fn the_look_back_compiles_for_nvidia() {
+        let keys = [
+            ("u32", 4, "0xffffffffu"),
+            ("u64", 8, "0xfffffffffffffffflu"),
+        ];
+        for ((key, key_bytes, most), values) in
+            keys.into_iter().flat_map(|k| [(k, false), (k, true)])
+        {
+            let (size, items) = super::Shape::largest(key_bytes, values);
+            let linked = Shader::new(&LIBRARY, "package::sort::radix")
+                .alias("Item", key)
+                .constant("MOST_KEY", key, most)
+                .constant("SIZE", "u32", size)
+                .constant("ITEMS", "u32", items)
+                .constant("SUBGROUPS", "u32", size / 32)
+                .resident(super::RESIDENT)
+                .feature("VALUES", values)
+                .feature("NUMBERED", false)
+                .feature("LOOKBACK", true)
+                .link()
+                .expect("a linked module");
+            let checked = linked.check_cuda().expect("CUDA that compiles");
+            assert!(checked || std::env::var_os("WHITEWATER_REQUIRE_NVRTC").is_none());
+        }
+    }
 }
