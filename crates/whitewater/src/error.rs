@@ -14,6 +14,9 @@ pub enum Error {
     /// A row's value has no result, such as a division by zero.
     #[error("{0}")]
     Arithmetic(ArithmeticError),
+    /// Row numbers that name no row.
+    #[error("{outside} row numbers are out of range: there are {rows} rows")]
+    OutOfRange { outside: usize, rows: usize },
     /// Arrow data that breaks arrow's own rules.
     #[error(transparent)]
     Arrow(#[from] arrow::error::ArrowError),

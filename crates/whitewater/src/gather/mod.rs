@@ -1,11 +1,14 @@
-//! Rows put together anew: gathered by number, sliced, concatenated. Columns of every type.
+//! Rows put together anew: gathered by number, scattered, sliced, concatenated. Columns of every type.
 
 mod concat;
+mod rearrange;
 
 use arrow::datatypes::DataType;
 use whitewater_gpu::{Buffer, Device, Shader};
 
 pub use concat::concat;
+pub(crate) use rearrange::numbers;
+pub use rearrange::{copy_if_else, gather_checked, gather_or_null, reverse, scatter, shift};
 
 use crate::{
     Batch, Error, Storage,
@@ -13,10 +16,7 @@ use crate::{
     params::{WORKGROUP, grid},
     ragged::has_long_offsets,
     scan::{exclusive_sums, exclusive_sums_u64},
-    select::{
-        Rows, copy_rows,
-        output::{GROUP, Output},
-    },
+    select::{Rows, copy_rows},
 };
 
 /// The rows of `batch` at the `rows` row numbers (u32) in `map`, which are in range.
@@ -36,25 +36,6 @@ pub fn slice(device: &Device, batch: &Batch, first: usize, rows: usize) -> Resul
         return Ok(batch.clone());
     }
     copy_rows(device, batch, Rows::From(first), rows)
-}
-
-/// The `rows` numbers (u32) from `first`.
-pub(crate) fn numbers(device: &Device, first: usize, rows: usize) -> Result<Buffer, Error> {
-    let mut output = Output::new(device, rows);
-    let index = output.numbers("row")?;
-    if rows > 0 {
-        let shader = Shader::new(&LIBRARY, "package::select::evaluate")
-            .generated("package::output", output.text())
-            .constant("SIZE", "u32", WORKGROUP);
-        device
-            .kernel(&shader, "evaluate")?
-            .launch()
-            .bind_group(GROUP, &output.buffers)
-            .params(&[rows as u32, first as u32])
-            .moves(rows as u64 * 4)
-            .run(grid(device, rows as u64, WORKGROUP.into()))?;
-    }
-    Ok(output.buffers[index].clone())
 }
 
 #[repr(C)]

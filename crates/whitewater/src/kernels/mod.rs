@@ -21,13 +21,13 @@ pub static LIBRARY: Library = Library {
     modules: modules! {
         aggregate: reduce;
         bitmask: bitmask;
-        gather: bytes, concat;
+        gather: bytes, concat, maps;
         groupby: bytes, estimate, global, local, sample, shared, table;
         kernels: bits, errors, exact, float, hash, int128, look_back, multisplit, order, pack, running, subgroup,
             workgroup;
         scan: scan;
         select: evaluate, select;
-        sort: encode, radix, settle, span, ties, top;
+        sort: compare, encode, radix, rank, settle, span, ties, top;
     },
     intrinsics: &[crate::expr::INTRINSICS],
 };

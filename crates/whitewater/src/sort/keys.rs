@@ -205,6 +205,7 @@ impl Stage {
                 }
             }
         }
+        self.write_comparison(text)?;
         writeln!(
             text,
             "const PARTS: u32 = {count}u;\n\
@@ -214,6 +215,60 @@ impl Stage {
              var all: array<Part, PARTS>;\n{body}    return all;\n}}\n\
              fn more(row: u32, chunk: u32) -> bool {{ return {more}; }}"
         )
+    }
+}
+
+impl Stage {
+    /// `compare`: below 0 where row `a` is before row `b` by all keys, 0 where they are equal; strings to their
+    /// ends.
+    fn write_comparison(&self, text: &mut String) -> std::fmt::Result {
+        writeln!(text, "fn compare(a: u32, b: u32) -> i32 {{")?;
+        for (index, ordered) in self.keys.iter().enumerate() {
+            let (before, after) = match ordered.descending {
+                true => ("1i", "-1i"),
+                false => ("-1i", "1i"),
+            };
+            let nulls_first = ordered.nulls_first;
+            let nulls = |a: &str, b: &str| {
+                format!("if ({a} != {b}) {{ return select(1i, -1i, {a} != {nulls_first}); }}")
+            };
+            match &ordered.key {
+                Key::Fixed { device, .. } => {
+                    let words: &[&str] = match device {
+                        DeviceType::I128 => &["order_i64(bitcast<i64>(V.hi))", "V.lo"],
+                        _ => &["order_TYPE(V)"],
+                    };
+                    writeln!(
+                        text,
+                        "    let a{index} = key{index}(a);\n    let b{index} = key{index}(b);\n    {}",
+                        nulls(&format!("a{index}.valid"), &format!("b{index}.valid"))
+                    )?;
+                    for (part, word) in words.iter().enumerate() {
+                        let of = |row: &str| {
+                            word.replace("TYPE", device.name())
+                                .replace('V', &format!("{row}{index}.value"))
+                        };
+                        writeln!(
+                            text,
+                            "    let x{index}_{part} = {};\n    let y{index}_{part} = {};\n    \
+                             if (a{index}.valid && x{index}_{part} != y{index}_{part}) {{ \
+                             return select({after}, {before}, x{index}_{part} < y{index}_{part}); }}",
+                            of("a"),
+                            of("b"),
+                        )?;
+                    }
+                }
+                Key::Bytes(_) => writeln!(
+                    text,
+                    "    for (var chunk = 0u; ; chunk++) {{\n        \
+                     let x = chunk{index}(a, chunk);\n        let y = chunk{index}(b, chunk);\n        {}\n        \
+                     if (x.valid && x.value != y.value) {{ return select({after}, {before}, x.value < y.value); }}\n        \
+                     if (!goes_on(x)) {{ break; }}\n    }}",
+                    nulls("x.valid", "y.valid")
+                )?,
+            }
+        }
+        writeln!(text, "    return 0i;\n}}")
     }
 }
 
@@ -274,6 +329,17 @@ pub(super) fn stages(keys: &[SortKey], batch: &Batch) -> Result<Vec<Stage>, Erro
         stages.push(Stage::new(open, 0..1));
     }
     Ok(stages)
+}
+
+/// All keys as one stage, of which only the first chunks of strings are parts: to compare rows by.
+pub(super) fn whole(keys: &[SortKey], batch: &Batch) -> Result<Stage, Error> {
+    let stages = stages(keys, batch)?;
+    // A stage of later chunks repeats the string of the one before.
+    let first = stages.into_iter().filter(|stage| stage.chunks.start == 0);
+    Ok(Stage::new(
+        first.flat_map(|stage| stage.keys).collect(),
+        0..1,
+    ))
 }
 
 fn fixed_key(expr: &Expr, batch: &Batch) -> Result<(Key, bool), Error> {

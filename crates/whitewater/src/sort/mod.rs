@@ -11,12 +11,15 @@
 //! Digits that do not vary cost nothing: the string of bits has none. Floats order as IEEE 754's total order,
 //! as arrow's do; strings by their bytes.
 
+mod compare;
 mod keys;
 mod layout;
 mod radix;
 mod settle;
 mod ties;
 mod top;
+
+pub use compare::{Rank, is_sorted, merge, rank, unique};
 
 use arrow::datatypes::Schema;
 use whitewater_gpu::{Buffer, Device, Shader};

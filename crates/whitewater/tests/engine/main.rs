@@ -3,7 +3,9 @@
 mod aggregate;
 mod bitmask;
 mod columns;
+mod compare;
 mod gather;
+mod rearrange;
 mod scan;
 mod select;
 mod sort;

@@ -16,7 +16,7 @@ use whitewater::{
 
 use crate::{device, devices};
 
-const ORDERS: [SortOptions; 4] = [
+pub const ORDERS: [SortOptions; 4] = [
     SortOptions {
         descending: false,
         nulls_first: false,
@@ -110,7 +110,7 @@ fn check(columns: &[ArrayRef], orders: &[SortOptions], fetch: Option<usize>) {
 }
 
 /// A column of every type that can be sorted by, of a few values often and of others; every seventh null.
-fn columns(rows: usize, seed: u64, nulls: bool) -> Vec<ArrayRef> {
+pub fn columns(rows: usize, seed: u64, nulls: bool) -> Vec<ArrayRef> {
     let valid = |i: usize| !nulls || !noise(i, seed + 100).is_multiple_of(7);
     let words = || {
         (0..rows).map(move |i| {

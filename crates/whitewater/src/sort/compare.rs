@@ -1,0 +1,177 @@
+//! What follows from comparing rows: whether they are sorted, which repeat the one before, merged runs, ranks.
+
+use arrow::datatypes::DataType;
+use whitewater_gpu::{Buffer, Shader};
+
+use super::{Bound, Sort, SortKey, keys, sorted_order};
+use crate::{
+    Batch, Column, Error, Storage,
+    bitmask::to_booleans,
+    column::bit_words_bytes,
+    gather::{concat, gather, numbers},
+    kernels::LIBRARY,
+    params::grid,
+    scan::inclusive_sums,
+    select::map_of_mask,
+};
+use whitewater_gpu::Device;
+
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::NoUninit)]
+struct Params {
+    rows: u32,
+    runs: u32,
+}
+
+/// How rows with equal keys rank; all methods count from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rank {
+    /// In the order that they have: no two ranks are equal.
+    First,
+    /// By how many different keys are before.
+    Dense,
+    /// All as the first of them.
+    Min,
+    /// All as the last of them.
+    Max,
+    /// The mean of the first's and the last's.
+    Average,
+}
+
+impl Sort<'_> {
+    /// Launches `entry` of `compare.wesl`.
+    fn compare(
+        &self,
+        bound: &Bound<'_>,
+        entry: &str,
+        runs: usize,
+        mapped: bool,
+        buffers: &[&Buffer],
+    ) -> Result<(), Error> {
+        let rows = self.batch.rows;
+        let shader = self
+            .shader(bound, "package::sort::compare")
+            .feature("MAPPED", mapped);
+        let params = Params {
+            rows: rows as u32,
+            runs: runs as u32,
+        };
+        let workgroups = grid(self.device, rows as u64, self.size().into());
+        self.launch(bound, (&shader, entry), params, buffers, workgroups)
+    }
+
+    /// A bit for every place of `order` (of the rows as they are without one) whose row differs from the one ahead.
+    fn heads(&self, keys: &[SortKey], order: Option<&Buffer>) -> Result<Buffer, Error> {
+        let stage = keys::whole(keys, self.batch)?;
+        let bound = self.bind(&stage)?;
+        let heads = self.device.alloc(bit_words_bytes(self.batch.rows))?;
+        let order_or_any = order.unwrap_or(&heads);
+        let buffers = [&heads, &heads, order_or_any];
+        self.compare(&bound, "heads", 0, order.is_some(), &buffers)?;
+        bound.compiled.check()?;
+        Ok(heads)
+    }
+}
+
+/// Whether the rows of `batch` are in the order of `keys`. Waits for the answer.
+///
+/// Moves the key columns once. Errors are those of [`sorted_order`].
+pub fn is_sorted(device: &Device, batch: &Batch, keys: &[SortKey]) -> Result<bool, Error> {
+    if batch.rows < 2 {
+        return Ok(true);
+    }
+    let sort = Sort { device, batch };
+    let stage = keys::whole(keys, batch)?;
+    let bound = sort.bind(&stage)?;
+    let trouble = device.alloc_filled(4, 0)?;
+    sort.compare(&bound, "descents", 0, false, &[&trouble])?;
+    bound.compiled.check()?;
+    Ok(trouble.download_as::<u32>()?[0] == 0)
+}
+
+/// The rows of `batch` whose `keys` differ from those of the row ahead of them; the first is one. Null equals
+/// null. Of rows that are sorted, or at least stand together, these are the distinct ones.
+///
+/// Moves the key columns once and the rows once. Errors are those of [`sorted_order`].
+pub fn unique(device: &Device, batch: &Batch, keys: &[SortKey]) -> Result<Batch, Error> {
+    if batch.rows == 0 {
+        return Ok(batch.clone());
+    }
+    let heads = Sort { device, batch }.heads(keys, None)?;
+    let (map, rows) = map_of_mask(device, &heads, batch.rows)?;
+    gather(device, batch, &map, rows)
+}
+
+/// The rows of `batches`, each of which is in the order of `keys`, in that order; of equal rows those of an
+/// earlier batch first.
+///
+/// Each row is looked up in every other batch: for `k` batches of `n` rows `k * log2(n)` touches a row. Moves the
+/// rows twice besides. Errors are those of [`concat`] and [`sorted_order`]; what is not sorted is merged wrongly.
+pub fn merge(device: &Device, batches: &[Batch], keys: &[SortKey]) -> Result<Batch, Error> {
+    let all = concat(device, batches)?;
+    if all.rows == 0 {
+        return Ok(all);
+    }
+    let mut bounds = vec![0u32];
+    for batch in batches {
+        bounds.push(bounds[bounds.len() - 1] + batch.rows as u32);
+    }
+    let sort = Sort {
+        device,
+        batch: &all,
+    };
+    let stage = keys::whole(keys, &all)?;
+    let bound = sort.bind(&stage)?;
+    let bounds = device.upload(bytemuck::cast_slice(&bounds))?;
+    // Rows of batches that are not sorted may share a place: then no other is left without a row.
+    let order = numbers(device, 0, all.rows)?;
+    let buffers = [&order, &order, &order, &bounds];
+    sort.compare(&bound, "merge", batches.len(), false, &buffers)?;
+    bound.compiled.check()?;
+    gather(device, &all, &order, all.rows)
+}
+
+/// The rank of each row of `batch` by `keys`: `UInt32`, or `Float64` for [`Rank::Average`], never null.
+///
+/// Costs and errors are those of [`sorted_order`], and 24 bytes a row.
+pub fn rank(
+    device: &Device,
+    batch: &Batch,
+    keys: &[SortKey],
+    method: Rank,
+) -> Result<Column, Error> {
+    let (data_type, width) = match method {
+        Rank::Average => (DataType::Float64, 8),
+        _ => (DataType::UInt32, 4),
+    };
+    let rows = batch.rows;
+    let ranks = device.alloc(rows as u64 * width)?;
+    let column = Column {
+        data_type,
+        len: rows,
+        validity: None,
+        data: Storage::Fixed(ranks.clone()),
+    };
+    if rows == 0 {
+        return Ok(column);
+    }
+    let order = sorted_order(device, batch, keys)?;
+    let sort = Sort { device, batch };
+    let heads = sort.heads(keys, Some(&order))?;
+    let groups_of = inclusive_sums(device, &to_booleans(&heads, rows)?, rows)?;
+    let (starts, groups) = map_of_mask(device, &heads, rows)?;
+    let shader = Shader::new(&LIBRARY, "package::sort::rank")
+        .constant("SIZE", "u32", sort.size())
+        .feature("AVERAGE", method == Rank::Average);
+    device
+        .kernel(&shader, "rank")?
+        .launch()
+        .bind(0, 2, &order)
+        .bind(0, 3, &groups_of)
+        .bind(0, 4, &starts)
+        .bind(0, 5, &ranks)
+        .params(&[rows as u32, groups as u32, method as u32])
+        .moves(rows as u64 * (8 + width))
+        .run(grid(device, rows as u64, sort.size().into()))?;
+    Ok(column)
+}
