@@ -18,6 +18,7 @@ pub mod gather;
 pub mod groupby;
 pub mod kernels;
 mod params;
+pub mod partition;
 mod pipeline;
 mod ragged;
 pub mod scan;

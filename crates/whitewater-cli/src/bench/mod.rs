@@ -85,6 +85,10 @@ const SUITES: &[Suite] = &[
         cases: rows::sorts,
     },
     Suite {
+        name: "partition",
+        cases: rows::partitions,
+    },
+    Suite {
         name: "groupby",
         cases: engine::groups,
     },

@@ -4,6 +4,7 @@ use whitewater::{
     Batch, Error, Storage,
     expr::Expr,
     gather::gather,
+    partition::partition_by_hash,
     scan::{Bound, Total, scan},
     sort::{SortKey, sort, sorted_order},
 };
@@ -63,6 +64,22 @@ pub fn sorts(_: &Context) -> Vec<MakeCase> {
         order("sort order i64 under 2^20", vec![long(0, 1 << 20)]),
         order("sort order 2col i32,i64", vec![Input::Int32, any_long()]),
     ]
+}
+
+/// Rows apart by the hash of a key.
+pub fn partitions(_: &Context) -> Vec<MakeCase> {
+    let work = |batch: &Batch| -> Result<u64, Error> {
+        let parts = partition_by_hash(&device_of(batch)?, batch, &[Expr::column(0)], 64)?;
+        Ok(parts.batch.rows as u64)
+    };
+    let inputs = vec![any_long(), any_long()];
+    vec![case(
+        "partition hash 64",
+        ROWS,
+        inputs,
+        |rows| rows * 32,
+        work,
+    )]
 }
 
 /// Running totals.

@@ -7,7 +7,7 @@
 
 use std::fmt::Write;
 
-use arrow::datatypes::{Field, Schema};
+use arrow::datatypes::{DataType, Field, Schema};
 use whitewater_gpu::Buffer;
 
 use crate::{
@@ -20,7 +20,11 @@ use crate::{
 /// A key column.
 enum Key {
     /// An expression of fixed width; compiled as value `key{index}`.
-    Fixed { device: DeviceType, bits: u32 },
+    Fixed {
+        device: DeviceType,
+        bits: u32,
+        decimal: bool,
+    },
     /// A plain string or binary column with its buffers.
     Bytes(RaggedKey),
 }
@@ -36,6 +40,8 @@ pub(crate) struct Keys {
     pub(crate) fields: Vec<Field>,
     /// For each string key the input column.
     pub(crate) strings: Vec<Option<usize>>,
+    /// Whether a row's key must not depend on the batch that it is in.
+    canonical: bool,
 }
 
 impl Keys {
@@ -47,6 +53,7 @@ impl Keys {
             buffers: Vec::new(),
             fields: Vec::new(),
             strings: Vec::new(),
+            canonical: false,
         };
         for (index, (expr, field)) in keys.iter().enumerate() {
             plan.fields.push(field.clone());
@@ -73,12 +80,21 @@ impl Keys {
                 Key::Fixed {
                     device: value.device,
                     bits,
+                    decimal: matches!(value.data_type, DataType::Decimal128(_, _)),
                 },
                 value.nullable,
             ));
             plan.strings.push(None);
         }
         Ok(plan)
+    }
+
+    /// The same keys, hashed so that equal rows of different batches have equal hashes.
+    pub(crate) fn canonical(self) -> Self {
+        Self {
+            canonical: true,
+            ..self
+        }
     }
 
     fn bytes(&mut self, column: usize, batch: &Batch) -> Result<(), Error> {
@@ -91,8 +107,16 @@ impl Keys {
         Ok(())
     }
 
+    /// Whether strings are told apart by a word that holds them whole.
+    fn is_short(&self, key: &RaggedKey) -> bool {
+        !self.canonical && key.longest <= 7
+    }
+
     /// Bits of all keys packed, if each has a fixed number of them.
     fn packed_bits(&self) -> Option<u32> {
+        if self.canonical {
+            return None;
+        }
         self.keys
             .iter()
             .map(|(key, nullable)| {
@@ -128,9 +152,11 @@ impl Keys {
         let mut binding = 0;
         for (index, (key, _)) in self.keys.iter().enumerate() {
             match key {
-                Key::Fixed { device, .. } => fixed(text, index, *device)?,
+                Key::Fixed {
+                    device, decimal, ..
+                } => fixed(text, index, *device, *decimal)?,
                 Key::Bytes(key) => {
-                    bytes(text, index, binding, key)?;
+                    bytes(text, index, binding, key, self.is_short(key))?;
                     binding += key.buffers.len();
                 }
             }
@@ -213,7 +239,7 @@ impl Keys {
                  if (a{index}.valid && (a{index}.low != b{index}.low || a{index}.high != b{index}.high)) {{ return false; }}"
             )?;
             if let Key::Bytes(bytes) = key
-                && bytes.longest > 7
+                && !self.is_short(bytes)
             {
                 writeln!(
                     text,
@@ -226,11 +252,13 @@ impl Keys {
 }
 
 /// `part{index}`: validity and bits of a fixed-width key.
-fn fixed(text: &mut String, index: usize, device: DeviceType) -> std::fmt::Result {
+fn fixed(text: &mut String, index: usize, device: DeviceType, decimal: bool) -> std::fmt::Result {
     let (low, high) = match device {
         DeviceType::Bool => ("select(0lu, 1lu, v.value)", "0lu"),
         DeviceType::I32 => ("u64(bitcast<u32>(v.value))", "0lu"),
         DeviceType::U32 => ("u64(v.value)", "0lu"),
+        // A decimal that fits hashes as one that does not.
+        DeviceType::I64 if decimal => ("bitcast<u64>(v.value)", "bitcast<u64>(v.value >> 63u)"),
         DeviceType::I64 => ("bitcast<u64>(v.value)", "0lu"),
         DeviceType::U64 => ("v.value", "0lu"),
         DeviceType::F32 => ("float_key32(v.value)", "0lu"),
@@ -247,7 +275,13 @@ fn fixed(text: &mut String, index: usize, device: DeviceType) -> std::fmt::Resul
 
 /// `part{index}` of a string key: the string itself and its length where it is short, else a hash
 /// and the length, and `same_bytes{index}`.
-fn bytes(text: &mut String, index: usize, binding: usize, key: &RaggedKey) -> std::fmt::Result {
+fn bytes(
+    text: &mut String,
+    index: usize,
+    binding: usize,
+    key: &RaggedKey,
+    short: bool,
+) -> std::fmt::Result {
     let valid = key.declare(text, index, binding)?;
     writeln!(
         text,
@@ -260,7 +294,7 @@ fn bytes(text: &mut String, index: usize, binding: usize, key: &RaggedKey) -> st
         "    let start = u64(offsets{index}[row]);\n    let length = u32(u64(offsets{index}[row + 1u]) - start);\n    \
          let valid = {valid};\n    if (!valid) {{ return Part{index}(0lu, 0lu, false); }}"
     )?;
-    if key.longest <= 7 {
+    if short {
         writeln!(
             text,
             "    var low = u64(length);\n    for (var i = 0u; i < length; i++) {{\n        \

@@ -25,6 +25,7 @@ pub static LIBRARY: Library = Library {
         groupby: bytes, estimate, global, local, sample, shared, table;
         kernels: bits, errors, exact, float, hash, int128, look_back, multisplit, order, pack, running, subgroup,
             workgroup;
+        partition: number, offsets;
         scan: scan;
         select: evaluate, select;
         sort: compare, encode, radix, rank, settle, span, ties, top;

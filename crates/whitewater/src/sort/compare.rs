@@ -3,7 +3,11 @@
 use arrow::datatypes::DataType;
 use whitewater_gpu::{Buffer, Shader};
 
-use super::{Bound, Sort, SortKey, keys, sorted_order};
+use super::{
+    Bound, Sort, SortKey,
+    keys::{self, Stage},
+    sorted_order,
+};
 use crate::{
     Batch, Column, Error, Storage,
     bitmask::to_booleans,
@@ -70,6 +74,44 @@ impl Sort<'_> {
         self.compare(&bound, "heads", 0, order.is_some(), &buffers)?;
         bound.compiled.check()?;
         Ok(heads)
+    }
+}
+
+/// Kernels that compare rows of one batch by its keys.
+pub(crate) struct Comparison<'a> {
+    sort: Sort<'a>,
+    stage: Stage,
+}
+
+/// `keys` of `batch`, to compare its rows by.
+pub(crate) fn comparison<'a>(
+    device: &'a Device,
+    batch: &'a Batch,
+    keys: &[SortKey],
+) -> Result<Comparison<'a>, Error> {
+    Ok(Comparison {
+        sort: Sort { device, batch },
+        stage: keys::whole(keys, batch)?,
+    })
+}
+
+impl Comparison<'_> {
+    /// Launches an entry of a kernel that imports `package::sort_keys::compare`, its buffers from binding 2 on.
+    pub(crate) fn launch<T: bytemuck::NoUninit>(
+        &self,
+        (shader, entry): (&Shader, &str),
+        params: T,
+        buffers: &[&Buffer],
+        workgroups: u32,
+    ) -> Result<(), Error> {
+        let bound = self.sort.bind(&self.stage)?;
+        let shader = bound
+            .compiled
+            .specialise(shader.clone())
+            .generated("package::sort_keys", bound.text.clone());
+        self.sort
+            .launch(&bound, (&shader, entry), params, buffers, workgroups)?;
+        bound.compiled.check()
     }
 }
 

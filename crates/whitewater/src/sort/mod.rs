@@ -33,9 +33,11 @@ use crate::{
     pipeline::Compiled,
     ragged::KEY_GROUP,
 };
+pub(crate) use compare::comparison;
 use keys::Stage;
 use layout::{Layout, Window, leading_digits};
-use radix::{DIGIT_BITS, DIGITS, Values, Words, sort_rows, sort_words};
+use radix::{DIGIT_BITS, DIGITS, sort_rows};
+pub(crate) use radix::{Split, Values, Words, sort_words};
 use settle::Wanted;
 use ties::Ties;
 

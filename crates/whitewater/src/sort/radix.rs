@@ -16,7 +16,7 @@ const MOST_LOOKED_BACK: usize = 1 << 30;
 const RESIDENT: u32 = 1024;
 
 #[repr(C)]
-#[derive(Clone, Copy, bytemuck::NoUninit)]
+#[derive(Clone, Copy, Default, bytemuck::NoUninit)]
 struct Params {
     rows: u32,
     tiles: u32,
@@ -31,14 +31,14 @@ pub(super) fn passes(bits: u32) -> u32 {
 }
 
 /// Words to sort by, which are used up.
-pub(super) struct Words {
-    pub(super) keys: Buffer,
+pub(crate) struct Words {
+    pub(crate) keys: Buffer,
     /// Bits of a key that can vary, from the lowest.
-    pub(super) bits: u32,
+    pub(crate) bits: u32,
     /// Whether keys are u64, not u32.
-    pub(super) wide: bool,
+    pub(crate) wide: bool,
     /// How often each digit of each pass occurs: [`DIGITS`] counts a pass.
-    pub(super) bins: Buffer,
+    pub(crate) bins: Buffer,
 }
 
 /// Invocations of a workgroup, and keys of each.
@@ -89,7 +89,7 @@ impl Shape {
 }
 
 /// What follows the keys.
-pub(super) enum Values {
+pub(crate) enum Values {
     None,
     /// 0, 1, …
     Numbers,
@@ -97,9 +97,9 @@ pub(super) enum Values {
 }
 
 /// What a sort gives: the words in order, and the values in that order.
-pub(super) struct Sorted {
-    pub(super) keys: Buffer,
-    pub(super) values: Option<Buffer>,
+pub(crate) struct Sorted {
+    pub(crate) keys: Buffer,
+    pub(crate) values: Option<Buffer>,
 }
 
 /// The row numbers in `values` (0, 1, … if none) in the order of the words of `words`, ties as they were.
@@ -116,9 +116,115 @@ pub(super) fn sort_rows(
         .ok_or_else(|| Error::unsupported("a sort of nothing"))
 }
 
+/// Radix passes over the words of one sort.
+struct Passes<'a> {
+    device: &'a Device,
+    bins: &'a Buffer,
+    shape: Shape,
+    wide: bool,
+    rows: usize,
+    tiles: u32,
+    look_back: bool,
+}
+
+impl<'a> Passes<'a> {
+    fn new(device: &'a Device, bins: &'a Buffer, shape: Shape, wide: bool, rows: usize) -> Self {
+        Self {
+            device,
+            bins,
+            shape,
+            wide,
+            rows,
+            tiles: (rows as u32).div_ceil(shape.size * shape.items),
+            look_back: device.has_forward_progress() && rows < MOST_LOOKED_BACK,
+        }
+    }
+
+    fn key_bytes(&self) -> u64 {
+        if self.wide { 8 } else { 4 }
+    }
+
+    /// The kernel; `staged` is a type that holds what passes through a workgroup's memory.
+    fn shader(&self, staged: Option<&str>) -> Shader {
+        let (key, most_key) = match self.wide {
+            true => ("u64", "0xfffffffffffffffflu"),
+            false => ("u32", "0xffffffffu"),
+        };
+        Shader::new(&LIBRARY, "package::sort::radix")
+            .alias("Item", key)
+            .alias("Staged", staged.unwrap_or(key))
+            .constant("MOST_KEY", key, most_key)
+            .constant("SIZE", "u32", self.shape.size)
+            .constant("ITEMS", "u32", self.shape.items)
+            .constant("SUBGROUPS", "u32", self.shape.subgroups)
+            .resident(RESIDENT)
+            .feature("LOOKBACK", self.look_back)
+    }
+
+    /// Has `bins`, which tell how often each digit of `passes` passes occurs, tell where they begin.
+    fn start(&self, passes: u32) -> Result<(), Error> {
+        let kernel = self.device.kernel(&self.shader(None), "starts")?;
+        kernel
+            .launch()
+            .bind(0, 6, self.bins)
+            .params(&Params::default())
+            .run(passes)?;
+        Ok(())
+    }
+
+    /// The pass by the digit of `bits` bits from `shift` on of the words in `keys`, with `buffers` bound besides, as
+    /// (group, binding, buffer); `bytes` is what a row takes in all.
+    fn sweep(
+        &self,
+        shader: &Shader,
+        (shift, bits): (u32, u32),
+        keys: &Buffer,
+        buffers: &[(u32, u32, &Buffer)],
+        bytes: u64,
+    ) -> Result<(), Error> {
+        let device = self.device;
+        let params = Params {
+            rows: self.rows as u32,
+            tiles: self.tiles,
+            shift,
+            digit_bits: bits.min(DIGIT_BITS),
+            pass: shift / DIGIT_BITS,
+        };
+        let counts = u64::from(self.tiles) * u64::from(DIGITS) * 4;
+        let told = match self.look_back {
+            true => device.alloc_filled(counts, 0)?,
+            false => device.alloc(counts)?,
+        };
+        let launch = |entry: &str, workgroups: u32, before: &Buffer, moved: u64| {
+            let kernel = device.kernel(shader, entry)?;
+            let mut launch = kernel
+                .launch()
+                .bind(0, 2, keys)
+                .bind(0, 6, self.bins)
+                .bind(0, 7, before)
+                .bind(0, 8, before)
+                .params(&params)
+                .moves(self.rows as u64 * moved);
+            for (group, binding, buffer) in buffers {
+                launch = launch.bind(*group, *binding, buffer);
+            }
+            launch.run(workgroups)
+        };
+        if self.look_back {
+            launch("sweep", self.tiles, &told, 2 * bytes)?;
+        } else {
+            let some = grid(device, self.tiles.into(), 1);
+            launch("count", some, &told, self.key_bytes())?;
+            let before = exclusive_sums(device, &told, (self.tiles * DIGITS) as usize)?;
+            launch("sweep", some, &before, 2 * bytes)?;
+        }
+        Ok(())
+    }
+}
+
 /// The `rows` words of `words` in order, and `values` with them, ties as they were. Digits before `first_pass`
 /// are not looked at.
-pub(super) fn sort_words(
+pub(crate) fn sort_words(
     device: &Device,
     words: Words,
     first_pass: u32,
@@ -126,7 +232,6 @@ pub(super) fn sort_words(
     rows: usize,
 ) -> Result<Sorted, Error> {
     let passes = passes(words.bits);
-    let key_bytes = if words.wide { 8 } else { 4 };
     let mut keys = words.keys;
     let mut other_keys = device.alloc(keys.len())?;
     let mut numbered = matches!(values, Values::Numbers);
@@ -135,92 +240,124 @@ pub(super) fn sort_words(
         Values::Numbers => Some(device.alloc(rows as u64 * 4)?),
         Values::None => None,
     };
-    let shape = Shape::new(device.info(), key_bytes, values.is_some());
-    let tiles = (rows as u32).div_ceil(shape.size * shape.items);
-    let look_back = device.has_forward_progress() && rows < MOST_LOOKED_BACK;
-    let counts = u64::from(tiles) * u64::from(DIGITS) * 4;
     let mut other_values = match &values {
         Some(values) => Some(device.alloc(values.len())?),
         None => None,
     };
-    let bytes = rows as u64 * u64::from(key_bytes + if values.is_some() { 4 } else { 0 });
-    let launch = |shader: &Shader,
-                  (entry, workgroups, moved): (&str, u32, u64),
-                  params: Params,
-                  before: &Buffer,
-                  buffers: [&Buffer; 4]|
-     -> Result<(), Error> {
-        let kernel = device.kernel(shader, entry)?;
-        kernel
-            .launch()
-            .bind(0, 2, buffers[0])
-            .bind(0, 3, buffers[1])
-            .bind(0, 4, buffers[2])
-            .bind(0, 5, buffers[3])
-            .bind(0, 6, &words.bins)
-            .bind(0, 7, before)
-            .bind(0, 8, before)
-            .params(&params)
-            .moves(moved)
-            .run(workgroups)?;
-        Ok(())
-    };
+    let shape = Shape::new(
+        device.info(),
+        if words.wide { 8 } else { 4 },
+        values.is_some(),
+    );
+    let run = Passes::new(device, &words.bins, shape, words.wide, rows);
+    let bytes = run.key_bytes() + if values.is_some() { 4 } else { 0 };
+    if run.look_back && first_pass < passes {
+        run.start(passes)?;
+    }
     for pass in first_pass..passes {
         let shift = pass * DIGIT_BITS;
-        let params = Params {
-            rows: rows as u32,
-            tiles,
-            shift,
-            digit_bits: (words.bits - shift).min(DIGIT_BITS),
-            pass,
-        };
-        let (key, most_key) = match words.wide {
-            true => ("u64", "0xfffffffffffffffflu"),
-            false => ("u32", "0xffffffffu"),
-        };
-        let shader = Shader::new(&LIBRARY, "package::sort::radix")
-            .alias("Item", key)
-            .constant("MOST_KEY", key, most_key)
-            .constant("SIZE", "u32", shape.size)
-            .constant("ITEMS", "u32", shape.items)
-            .constant("SUBGROUPS", "u32", shape.subgroups)
-            .resident(RESIDENT)
+        let shader = run
+            .shader(None)
+            .feature("KEYS", true)
             .feature("VALUES", values.is_some())
-            .feature("NUMBERED", numbered)
-            .feature("LOOKBACK", look_back);
-        let told = match look_back {
-            true => device.alloc_filled(counts, 0)?,
-            false => device.alloc(counts)?,
-        };
+            .feature("NUMBERED", numbered);
         let buffers = [
-            &keys,
-            &other_keys,
-            values.as_ref().unwrap_or(&keys),
-            other_values.as_ref().unwrap_or(&other_keys),
+            (0, 3, &other_keys),
+            (0, 4, values.as_ref().unwrap_or(&keys)),
+            (0, 5, other_values.as_ref().unwrap_or(&other_keys)),
         ];
-        if look_back {
-            if pass == first_pass {
-                launch(&shader, ("starts", passes, 0), params, &told, buffers)?;
-            }
-            launch(&shader, ("sweep", tiles, 2 * bytes), params, &told, buffers)?;
-        } else {
-            let some = grid(device, tiles.into(), 1);
-            let key_bytes = rows as u64 * u64::from(key_bytes);
-            launch(&shader, ("count", some, key_bytes), params, &told, buffers)?;
-            let before = exclusive_sums(device, &told, (tiles * DIGITS) as usize)?;
-            launch(
-                &shader,
-                ("sweep", some, 2 * bytes),
-                params,
-                &before,
-                buffers,
-            )?;
-        }
+        run.sweep(&shader, (shift, words.bits - shift), &keys, &buffers, bytes)?;
         std::mem::swap(&mut keys, &mut other_keys);
         std::mem::swap(&mut values, &mut other_values);
         numbered = false;
     }
     Ok(Sorted { keys, values })
+}
+
+/// Bind group of columns that follow a pass.
+const CARRIED_GROUP: u32 = 2;
+
+/// Rows apart by one digit, whose columns follow at once.
+pub(crate) struct Split<'a> {
+    passes: Passes<'a>,
+    digits: &'a Buffer,
+}
+
+impl<'a> Split<'a> {
+    /// By the `rows` numbers below 256 in `digits` (u32); `bins` tell how often each occurs, and from then on, where
+    /// the rows of each begin.
+    pub(crate) fn new(
+        device: &'a Device,
+        digits: &'a Buffer,
+        bins: &'a Buffer,
+        rows: usize,
+    ) -> Result<Self, Error> {
+        // Columns of 8 bytes are staged in the same memory.
+        let shape = Shape::new(device.info(), 8, true);
+        let passes = Passes::new(device, bins, shape, false, rows);
+        passes.start(1)?;
+        Ok(Self { passes, digits })
+    }
+
+    /// The values of `columns` (of 4 or 8 bytes a row, as told; the rows' numbers where there is no buffer) in their new
+    /// places.
+    pub(crate) fn carry(&self, columns: &[(Option<&Buffer>, u64)]) -> Result<Vec<Buffer>, Error> {
+        let rows = self.passes.rows as u64;
+        let mut declared = String::new();
+        let (mut loads, mut stores) = (String::new(), String::new());
+        let mut carried = Vec::new();
+        for (c, (source, bytes)) in columns.iter().enumerate() {
+            let word = if *bytes == 8 { "u64" } else { "u32" };
+            let (from, to) = (2 * c, 2 * c + 1);
+            let load = match source {
+                Some(_) => {
+                    declared.push_str(&format!(
+                        "@group({CARRIED_GROUP}) @binding({from}) var<storage, read> from{c}: array<{word}>;\n"
+                    ));
+                    format!("u64(from{c}[row])")
+                }
+                None => "u64(row)".into(),
+            };
+            declared.push_str(&format!(
+                "@group({CARRIED_GROUP}) @binding({to}) var<storage, read_write> to{c}: array<{word}>;\n"
+            ));
+            loads.push_str(&format!("        case {c}u: {{ return {load}; }}\n"));
+            stores.push_str(&format!(
+                "        case {c}u: {{ to{c}[at] = {word}(value); }}\n"
+            ));
+            carried.push(self.passes.device.alloc(rows * bytes)?);
+        }
+        let text = format!(
+            "{declared}const COLUMNS: u32 = {}u;\n\
+             fn carry_load(c: u32, row: u32) -> u64 {{\n    switch (c) {{\n{loads}        \
+             default: {{ return 0lu; }}\n    }}\n}}\n\
+             fn carry_store(c: u32, at: u32, value: u64) {{\n    switch (c) {{\n{stores}        \
+             default: {{}}\n    }}\n}}\n",
+            columns.len()
+        );
+        let shader = self
+            .passes
+            .shader(Some("u64"))
+            .generated("package::carried", text)
+            .feature("CARRIED", true);
+        let mut buffers = Vec::new();
+        for (c, ((source, _), to)) in columns.iter().zip(&carried).enumerate() {
+            let binding = 2 * c as u32;
+            buffers.extend(source.map(|from| (CARRIED_GROUP, binding, from)));
+            buffers.push((CARRIED_GROUP, binding + 1, to));
+        }
+        let bytes = 4 + columns.iter().map(|(_, bytes)| bytes).sum::<u64>();
+        self.passes
+            .sweep(&shader, (0, DIGIT_BITS), self.digits, &buffers, bytes)?;
+        Ok(carried)
+    }
+
+    /// How many columns one launch can bind and does well with.
+    pub(crate) fn columns_at_once(&self) -> usize {
+        const OTHER_BUFFERS: u32 = 6;
+        let bindable = self.passes.device.info().max_storage_buffers;
+        ((bindable.saturating_sub(OTHER_BUFFERS)) / 2).clamp(1, 8) as usize
+    }
 }
 
 #[cfg(test)]
@@ -241,13 +378,14 @@ mod tests {
             let (size, items) = super::Shape::largest(key_bytes, values);
             let linked = Shader::new(&LIBRARY, "package::sort::radix")
                 .alias("Item", key)
+                .alias("Staged", key)
                 .constant("MOST_KEY", key, most)
                 .constant("SIZE", "u32", size)
                 .constant("ITEMS", "u32", items)
                 .constant("SUBGROUPS", "u32", size / 32)
                 .resident(super::RESIDENT)
+                .feature("KEYS", true)
                 .feature("VALUES", values)
-                .feature("NUMBERED", false)
                 .feature("LOOKBACK", true)
                 .link()
                 .expect("a linked module");

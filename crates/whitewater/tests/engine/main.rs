@@ -5,6 +5,7 @@ mod bitmask;
 mod columns;
 mod compare;
 mod gather;
+mod partition;
 mod rearrange;
 mod scan;
 mod select;
