@@ -155,6 +155,7 @@ fn sorted_runs_merged() {
 
 #[test]
 fn ranks_by_every_method() {
+    let devices = devices();
     for rows in [0, 1, 33, 300] {
         for case in cases(rows, 24) {
             let orders = vec![ORDERS[1]; case.len()];
@@ -188,8 +189,8 @@ fn ranks_by_every_method() {
                     }
                     start = end;
                 }
-                for device in devices() {
-                    let ranks = rank(&device, &batch, &keys(&orders), method).expect("ranks");
+                for device in &devices {
+                    let ranks = rank(device, &batch, &keys(&orders), method).expect("ranks");
                     let ranks = ranks.download().expect("download");
                     let found: Vec<f64> = match method {
                         Rank::Average => ranks.as_primitive::<Float64Type>().values().to_vec(),

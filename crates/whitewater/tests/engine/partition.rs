@@ -42,7 +42,7 @@ fn halves(column: &ArrayRef, row: usize) -> (u64, u64) {
             word[..chunk.len()].copy_from_slice(chunk);
             h = combine(h, u64::from_le_bytes(word));
         }
-        if bytes.len() % 8 == 0 {
+        if bytes.len().is_multiple_of(8) {
             h = combine(h, 0);
         }
         (h, bytes.len() as u64)
@@ -142,6 +142,7 @@ fn hashes_are_as_documented() {
 
 #[test]
 fn parts_by_hash() {
+    let devices = devices();
     for (rows, parts) in [
         (0, 5),
         (1, 2),
@@ -156,8 +157,8 @@ fn parts_by_hash() {
             let host = numbered(columns);
             let keys: Vec<Expr> = (0..columns.len()).map(Expr::column).collect();
             let part = |row: usize| ((hash(columns, row) >> 32) as usize * parts) >> 32;
-            for device in devices() {
-                let found = partition_by_hash(&device, &upload(&host), &keys, parts);
+            for device in &devices {
+                let found = partition_by_hash(device, &upload(&host), &keys, parts);
                 check(found.expect("parts"), &host, parts, part);
             }
         }
@@ -169,6 +170,7 @@ fn parts_by_hash() {
 
 #[test]
 fn parts_by_range() {
+    let devices = devices();
     for (rows, bounds) in [(0, 3), (1, 1), (700, 1), (900, 63), (600, 300), (40, 0)] {
         let (all, others) = (columns(rows, 33, true), columns(bounds, 34, true));
         for (i, order) in ORDERS.into_iter().enumerate() {
@@ -191,6 +193,7 @@ fn parts_by_range() {
                 let sorted = arrow::compute::lexsort_to_indices(&options, None).expect("an order");
                 let limits = take_record_batch(&limits, &sorted).expect("rows");
                 let host = numbered(&columns);
+                let numbers: Vec<usize> = (0..bounds).collect();
                 // Rows of the batch, then the bounds, in one comparison.
                 let keys_alone = RecordBatch::try_new(limits.schema(), columns.clone());
                 let both = concat_batches(&limits.schema(), [&keys_alone.expect("keys"), &limits]);
@@ -205,7 +208,7 @@ fn parts_by_range() {
                         let found = compare.iter().map(|by| by(rows + bound, row));
                         found.fold(Ordering::Equal, Ordering::then) != Ordering::Greater
                     };
-                    (0..bounds).filter(at_most).count()
+                    numbers.partition_point(at_most)
                 };
                 let keys: Vec<SortKey> = (0..by.len())
                     .map(|i| SortKey {
@@ -214,9 +217,9 @@ fn parts_by_range() {
                         nulls_first: order.nulls_first,
                     })
                     .collect();
-                for device in devices() {
+                for device in &devices {
                     let limits = upload(&limits);
-                    let found = partition_by_range(&device, &upload(&host), &keys, &limits);
+                    let found = partition_by_range(device, &upload(&host), &keys, &limits);
                     check(found.expect("parts"), &host, bounds + 1, part);
                 }
             }

@@ -34,6 +34,7 @@ fn scattered(rows: usize, of: usize) -> Vec<u32> {
 
 #[test]
 fn numbers_out_of_range_are_null_or_an_error() {
+    let devices = devices();
     for nulls in [false, true] {
         for rows in SIZES {
             let host = table(rows, nulls);
@@ -42,13 +43,13 @@ fn numbers_out_of_range_are_null_or_an_error() {
             map[0] = u32::MAX;
             let known = map.iter().map(|n| (*n < rows as u32).then_some(*n));
             let expected = take_record_batch(&host, &UInt32Array::from_iter(known)).expect("rows");
-            for device in devices() {
+            for device in &devices {
                 let map_buffer = numbers(&map);
                 let rows_out = map.len();
-                let result = gather_or_null(&device, &batch, &map_buffer, rows_out).expect("rows");
+                let result = gather_or_null(device, &batch, &map_buffer, rows_out).expect("rows");
                 assert_eq!(columns_of(&result), expected.columns());
                 let outside = map.iter().filter(|n| **n >= rows as u32).count();
-                match gather_checked(&device, &batch, &map_buffer, rows_out) {
+                match gather_checked(device, &batch, &map_buffer, rows_out) {
                     Err(Error::OutOfRange {
                         outside: found,
                         rows: of,
@@ -60,7 +61,7 @@ fn numbers_out_of_range_are_null_or_an_error() {
                 let inside: Vec<u32> = map.iter().map(|n| n % rows as u32).collect();
                 let expected =
                     take_record_batch(&host, &UInt32Array::from(inside.clone())).expect("rows");
-                let result = gather_checked(&device, &batch, &numbers(&inside), rows_out);
+                let result = gather_checked(device, &batch, &numbers(&inside), rows_out);
                 assert_eq!(columns_of(&result.expect("rows")), expected.columns());
             }
         }
@@ -81,6 +82,7 @@ fn nothing_to_gather_from() {
 
 #[test]
 fn rows_replaced_by_number() {
+    let devices = devices();
     for nulls in [false, true] {
         for rows in SIZES {
             let (target, source) = (table(rows, nulls), table(rows / 2 + 3, !nulls));
@@ -97,8 +99,8 @@ fn rows_replaced_by_number() {
             let expected =
                 take_record_batch(&both.expect("rows"), &UInt32Array::from(picked)).expect("rows");
             let (target, source) = (upload(&target), upload(&source));
-            for device in devices() {
-                let result = scatter(&device, &source, &numbers(&map), &target).expect("rows");
+            for device in &devices {
+                let result = scatter(device, &source, &numbers(&map), &target).expect("rows");
                 assert_eq!(columns_of(&result), expected.columns());
             }
             let mut outside = map.clone();
@@ -111,6 +113,7 @@ fn rows_replaced_by_number() {
 
 #[test]
 fn rows_chosen_by_a_mask() {
+    let devices = devices();
     for rows in SIZES {
         let (yes, no) = (table(rows, true), table(rows + 7, false).slice(7, rows));
         let mask = BooleanArray::from_iter((0..rows).map(|i| Some(i % 3 == 1)));
@@ -127,8 +130,8 @@ fn rows_chosen_by_a_mask() {
             .map(|(yes, no)| zip(&mask, yes, no).expect("a choice"))
             .collect();
         let (yes, no) = (upload(&yes), upload(&no));
-        for device in devices() {
-            let result = copy_if_else(&device, &numbers(&words), &yes, &no).expect("rows");
+        for device in &devices {
+            let result = copy_if_else(device, &numbers(&words), &yes, &no).expect("rows");
             assert_eq!(columns_of(&result), expected);
         }
     }
