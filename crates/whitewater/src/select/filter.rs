@@ -9,7 +9,8 @@
 //!
 //! Rows are taken in one pass over the predicate's columns on a device with forward progress (buffers
 //! for all rows, of which the end is given back), else by count, offsets and write; so too where the
-//! predicate is a mask of bits, which costs nearly nothing to count.
+//! predicate is a mask of bits, which costs nearly nothing to count. Few rows of many, as a sample tells, are
+//! taken range by range and moved together afterwards: then nobody waits for an earlier tile.
 
 use std::sync::Arc;
 
@@ -59,6 +60,15 @@ const SOFTWARE: Tile = Tile {
     items: 8,
     resident: None,
 };
+/// Fewer rows than these are not worth a sample.
+const LEAST_SAMPLED: usize = 1 << 22;
+/// Workgroups that sample.
+const SAMPLES: u32 = 64;
+/// One of so many rows taken is few: then moving them again costs less than look-back.
+const FEW: u64 = 3;
+/// Rows of a range, at least.
+const LEAST_RANGE: u32 = 1 << 12;
+
 /// The single pass may take this share of the memory budget for rows that may not be taken.
 const SPECULATIVE_SHARE: u64 = 4;
 
@@ -67,6 +77,7 @@ const SPECULATIVE_SHARE: u64 = 4;
 struct Params {
     rows: u32,
     tiles: u32,
+    range_rows: u32,
 }
 
 /// Whether `filter_project` can do this for batches of `schema`.
@@ -321,6 +332,7 @@ impl Select<'_> {
         let params = Params {
             rows,
             tiles: rows.div_ceil(tile.size * tile.items),
+            range_rows: 0,
         };
         let total = self.device.alloc(4)?;
         let tiles = u64::from(params.tiles);
@@ -329,17 +341,23 @@ impl Select<'_> {
             true => self.device.alloc_filled(tiles * 8, 0)?,
             false => self.device.alloc(tiles * 4)?,
         };
-        let run = |entry: &str, output: &Output<'_>, workgroups: u32| -> Result<(), Error> {
+        let run = |entry: &str,
+                   output: &Output<'_>,
+                   params: Params,
+                   counts: &Buffer,
+                   workgroups: u32|
+         -> Result<(), Error> {
             let shader = self
                 .shader(compiled, "package::select::select", output, tile)
                 .feature("LOOKBACK", at_once)
                 .feature("CARRY", carry)
+                .feature("RANGES", carry)
                 .feature("MASK", compiled.generated.mask)
                 .constant("OFFSETS_SIZE", "u32", self.offsets_size());
             let kernel = self.device.kernel(&shader, entry)?;
             compiled
                 .bind(kernel.launch())
-                .bind(0, 2, &of_tiles)
+                .bind(0, 2, counts)
                 .bind(0, 3, &total)
                 .bind(0, 4, &of_tiles)
                 .bind_group(GROUP, &output.buffers)
@@ -357,20 +375,112 @@ impl Select<'_> {
         let workgroups = grid(self.device, tiles, 1);
         if at_once {
             let (mut output, of_rows) = declared(self.batch.rows)?;
-            run("write", &output, params.tiles)?;
+            if let (true, Some(words)) = (carry, output.whole_words()) {
+                let ranges = self.ranges(tile);
+                let counts = self
+                    .device
+                    .alloc(u64::from(ranges.tiles.max(SAMPLES)) * 4)?;
+                let few = self.takes_few(tile, |workgroups| {
+                    run("sample", &output, params, &counts, workgroups)?;
+                    Ok(counts.download_as::<u32>()?)
+                })?;
+                if few {
+                    run(
+                        "take",
+                        &output,
+                        ranges,
+                        &counts,
+                        grid(self.device, tiles, 1),
+                    )?;
+                    run("offsets", &output, ranges, &counts, 1)?;
+                    let rows = taken()?;
+                    let (moved, of_rows) = declared(rows)?;
+                    for ((from, to), words) in output.buffers.iter().zip(&moved.buffers).zip(words)
+                    {
+                        self.close_gaps(ranges, rows, &counts, (from, to), words)?;
+                    }
+                    return Ok((moved, of_rows, rows));
+                }
+            }
+            run("write", &output, params, &of_tiles, params.tiles)?;
             let rows = taken()?;
             output.shrink(rows)?;
             return Ok((output, of_rows, rows));
         }
         let (none, _) = declared(0)?;
-        run("count", &none, workgroups)?;
-        run("offsets", &none, 1)?;
+        run("count", &none, params, &of_tiles, workgroups)?;
+        run("offsets", &none, params, &of_tiles, 1)?;
         let rows = taken()?;
         let (output, of_rows) = declared(rows)?;
         if rows > 0 {
-            run("write", &output, workgroups)?;
+            run("write", &output, params, &of_tiles, workgroups)?;
         }
         Ok((output, of_rows, rows))
+    }
+
+    /// Whether a sample, taken by as many workgroups as `sample` is told, says that few rows are taken.
+    fn takes_few(
+        &self,
+        tile: Tile,
+        sample: impl Fn(u32) -> Result<Vec<u32>, Error>,
+    ) -> Result<bool, Error> {
+        let software = self.device.info().software;
+        let least = if software { 256 } else { LEAST_SAMPLED };
+        if self.batch.rows < least {
+            return Ok(false);
+        }
+        let workgroups = if software { 2 } else { SAMPLES };
+        let counts = sample(workgroups)?;
+        let taken: u64 = counts
+            .into_iter()
+            .take(workgroups as usize)
+            .map(u64::from)
+            .sum();
+        Ok(taken * FEW <= u64::from(workgroups * tile.size))
+    }
+
+    /// The ranges of all rows, two for each subgroup that a device holds, and whole turns of one.
+    fn ranges(&self, tile: Tile) -> Params {
+        let info = self.device.info();
+        let rows = self.batch.rows as u32;
+        let subgroups =
+            info.multiprocessors * (tile.resident.unwrap_or(2048) / info.subgroup_size.0.max(4));
+        let least = if info.software { 128 } else { LEAST_RANGE };
+        let range_rows = rows
+            .div_ceil(2 * subgroups)
+            .max(least)
+            .next_multiple_of(least / 4);
+        Params {
+            rows,
+            tiles: rows.div_ceil(range_rows),
+            range_rows,
+        }
+    }
+
+    /// Moves the rows at the front of `ranges`, which begin at `starts` among all `rows`; a row has so many words of so
+    /// many bytes.
+    fn close_gaps(
+        &self,
+        ranges: Params,
+        rows: usize,
+        starts: &Buffer,
+        (from, to): (&Buffer, &Buffer),
+        (words, bytes): (u32, u32),
+    ) -> Result<(), Error> {
+        let shader = Shader::new(&LIBRARY, "package::select::moving")
+            .alias("Word", if bytes == 8 { "u64" } else { "u32" })
+            .constant("PARTS", "u32", words)
+            .constant("SIZE", "u32", self.tile().size);
+        let kernel = self.device.kernel(&shader, "close_gaps")?;
+        kernel
+            .launch()
+            .bind(0, 2, starts)
+            .bind(0, 3, from)
+            .bind(0, 4, to)
+            .params(&[rows as u32, ranges.tiles, ranges.range_rows])
+            .moves(2 * to.len())
+            .run(grid(self.device, ranges.tiles.into(), 1))?;
+        Ok(())
     }
 
     fn write_at_once(&self) -> Result<(Vec<Column>, usize), Error> {
@@ -427,6 +537,7 @@ mod tests {
             .constant("IDENTITY", "u32", 0)
             .feature("LOOKBACK", true)
             .feature("CARRY", true)
+            .feature("RANGES", true)
             .link()
             .expect("a linked module");
         if std::env::var_os("PRINT").is_some() {

@@ -277,6 +277,17 @@ impl<'a> Output<'a> {
         Ok(())
     }
 
+    /// The buffers of whole words with the words a row has in each, 4 or 8 bytes each: (words, bytes of one).
+    pub(crate) fn whole_words(&self) -> Option<Vec<(u32, u32)>> {
+        let of = |width: &Width| match width {
+            Width::Word => Some((1, 4)),
+            Width::Long => Some((1, 8)),
+            Width::Wide => Some((2, 8)),
+            _ => None,
+        };
+        self.widths.iter().map(of).collect()
+    }
+
     /// A column that the kernel has written.
     pub(crate) fn take(&self, written: Written, data_type: &DataType) -> Column {
         let data = self.buffers[written.data].clone();

@@ -121,3 +121,34 @@ fn a_filter_without_outputs_counts() {
     let host = table(100, true);
     assert_eq!(run(&host, None, &[]).num_rows(), 100);
 }
+
+/// Rows that the predicate's own column gives, few or many of them, evenly or all in one place.
+#[test]
+fn rows_of_the_column_that_is_looked_at() {
+    let takes: [fn(usize) -> bool; 6] = [
+        |_| false,
+        |_| true,
+        |i| i % 100 == 7,
+        |i| i % 3 == 1,
+        |i| i % 2 == 0,
+        |i| (600..900).contains(&i),
+    ];
+    for rows in [1, 255, 256, 257, 511, 1000, 5000] {
+        for take in takes {
+            let longs: ArrayRef = Arc::new(Int64Array::from_iter_values(
+                (0..rows).map(|i| if take(i) { i as i64 } else { -1 }),
+            ));
+            let shorts: ArrayRef = Arc::new(Float32Array::from_iter_values(
+                (0..rows).map(|i| if take(i) { i as f32 } else { -1.0 }),
+            ));
+            for (column, zero) in [(longs, Literal::Int64(0)), (shorts, Literal::Float32(0.0))] {
+                let host = RecordBatch::try_from_iter([("c", column)]).expect("a batch");
+                let predicate = Expr::column(0).binary(Op::Ge, Expr::Literal(zero));
+                let mask = BooleanArray::from_iter((0..rows).map(|i| Some(take(i))));
+                let expected = filter_record_batch(&host, &mask).expect("rows");
+                let outputs = columns(&host, [0]);
+                assert_eq!(run(&host, Some(&predicate), &outputs), expected, "{rows}");
+            }
+        }
+    }
+}
