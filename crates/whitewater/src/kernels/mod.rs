@@ -27,7 +27,7 @@ pub static LIBRARY: Library = Library {
             workgroup;
         partition: number, offsets;
         scan: scan;
-        select: evaluate, moving, select;
+        select: evaluate, select;
         sort: compare, encode, radix, rank, settle, span, ties, top;
     },
     intrinsics: &[crate::expr::INTRINSICS],

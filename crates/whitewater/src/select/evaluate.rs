@@ -126,7 +126,12 @@ impl Select<'_> {
         if rows > 0 && !output.buffers.is_empty() {
             let tile = self.tile();
             let shader = self
-                .shader(&compiled, "package::select::evaluate", &output, tile)
+                .shader(
+                    &compiled,
+                    "package::select::evaluate",
+                    (&output, output.text()),
+                    tile,
+                )
                 .feature("MAPPED", map.is_some());
             let kernel = self.device.kernel(&shader, "evaluate")?;
             let mut launch = compiled

@@ -9,8 +9,8 @@
 //!
 //! Rows are taken in one pass over the predicate's columns on a device with forward progress (buffers
 //! for all rows, of which the end is given back), else by count, offsets and write; so too where the
-//! predicate is a mask of bits, which costs nearly nothing to count. Few rows of many, as a sample tells, are
-//! taken range by range and moved together afterwards: then nobody waits for an earlier tile.
+//! predicate is a mask of bits, which costs nearly nothing to count. Where a sample tells that few of many rows
+//! are taken, tiles are longer, and look back less often.
 
 use std::sync::Arc;
 
@@ -64,10 +64,10 @@ const SOFTWARE: Tile = Tile {
 const LEAST_SAMPLED: usize = 1 << 22;
 /// Workgroups that sample.
 const SAMPLES: u32 = 64;
-/// One of so many rows taken is few: then moving them again costs less than look-back.
-const FEW: u64 = 3;
-/// Rows of a range, at least.
-const LEAST_RANGE: u32 = 1 << 12;
+/// Bytes of workgroup memory in which rows wait for their tile's place.
+const STAGED_BYTES: u32 = 96 << 10;
+/// The most turns of a subgroup in one tile: more, and too few tiles fill the device evenly.
+const MOST_TURNS: u32 = 4;
 
 /// The single pass may take this share of the memory budget for rows that may not be taken.
 const SPECULATIVE_SHARE: u64 = 4;
@@ -77,7 +77,7 @@ const SPECULATIVE_SHARE: u64 = 4;
 struct Params {
     rows: u32,
     tiles: u32,
-    range_rows: u32,
+    turns: u32,
 }
 
 /// Whether `filter_project` can do this for batches of `schema`.
@@ -256,12 +256,12 @@ impl Select<'_> {
         &self,
         compiled: &Compiled,
         root: &str,
-        output: &Output<'_>,
+        (output, text): (&Output<'_>, String),
         tile: Tile,
     ) -> Shader {
         let shader = compiled
             .specialise(Shader::new(&LIBRARY, root))
-            .generated("package::output", output.text())
+            .generated("package::output", text)
             .constant("SIZE", "u32", tile.size)
             .constant("ITEMS", "u32", tile.items)
             .constant(
@@ -332,7 +332,7 @@ impl Select<'_> {
         let params = Params {
             rows,
             tiles: rows.div_ceil(tile.size * tile.items),
-            range_rows: 0,
+            turns: 1,
         };
         let total = self.device.alloc(4)?;
         let tiles = u64::from(params.tiles);
@@ -347,11 +347,17 @@ impl Select<'_> {
                    counts: &Buffer,
                    workgroups: u32|
          -> Result<(), Error> {
+            let staged = params.turns > 1;
+            let text = match staged {
+                true => output.packed_text(),
+                false => output.text(),
+            };
             let shader = self
-                .shader(compiled, "package::select::select", output, tile)
+                .shader(compiled, "package::select::select", (output, text), tile)
                 .feature("LOOKBACK", at_once)
                 .feature("CARRY", carry)
-                .feature("RANGES", carry)
+                .feature("STAGED", staged)
+                .constant("STAGED_ROWS", "u32", self.staged_rows(&compiled.generated))
                 .feature("MASK", compiled.generated.mask)
                 .constant("OFFSETS_SIZE", "u32", self.offsets_size());
             let kernel = self.device.kernel(&shader, entry)?;
@@ -375,33 +381,19 @@ impl Select<'_> {
         let workgroups = grid(self.device, tiles, 1);
         if at_once {
             let (mut output, of_rows) = declared(self.batch.rows)?;
-            if let (true, Some(words)) = (carry, output.whole_words()) {
-                let ranges = self.ranges(tile);
-                let counts = self
-                    .device
-                    .alloc(u64::from(ranges.tiles.max(SAMPLES)) * 4)?;
-                let few = self.takes_few(tile, |workgroups| {
+            let turns = match carry && output.is_whole() {
+                true => self.turns(&compiled.generated, tile, |workgroups| {
+                    let counts = self.device.alloc(u64::from(workgroups) * 4)?;
                     run("sample", &output, params, &counts, workgroups)?;
                     Ok(counts.download_as::<u32>()?)
-                })?;
-                if few {
-                    run(
-                        "take",
-                        &output,
-                        ranges,
-                        &counts,
-                        grid(self.device, tiles, 1),
-                    )?;
-                    run("offsets", &output, ranges, &counts, 1)?;
-                    let rows = taken()?;
-                    let (moved, of_rows) = declared(rows)?;
-                    for ((from, to), words) in output.buffers.iter().zip(&moved.buffers).zip(words)
-                    {
-                        self.close_gaps(ranges, rows, &counts, (from, to), words)?;
-                    }
-                    return Ok((moved, of_rows, rows));
-                }
-            }
+                })?,
+                false => 1,
+            };
+            let params = Params {
+                tiles: params.tiles.div_ceil(turns),
+                turns,
+                ..params
+            };
             run("write", &output, params, &of_tiles, params.tiles)?;
             let rows = taken()?;
             output.shrink(rows)?;
@@ -418,69 +410,36 @@ impl Select<'_> {
         Ok((output, of_rows, rows))
     }
 
-    /// Whether a sample, taken by as many workgroups as `sample` is told, says that few rows are taken.
-    fn takes_few(
+    /// Rows that wait in a workgroup's memory.
+    fn staged_rows(&self, generated: &Generated) -> u32 {
+        // A row's number is 4 bytes.
+        let row = value_bytes(generated).max(4).next_power_of_two();
+        STAGED_BYTES.min(self.device.info().workgroup_memory / 4) / row
+    }
+
+    /// How many turns of its subgroups a tile takes, so that the rows that it takes find room, by a sample that as many
+    /// workgroups take as `sample` is told.
+    fn turns(
         &self,
+        generated: &Generated,
         tile: Tile,
         sample: impl Fn(u32) -> Result<Vec<u32>, Error>,
-    ) -> Result<bool, Error> {
+    ) -> Result<u32, Error> {
         let software = self.device.info().software;
-        let least = if software { 256 } else { LEAST_SAMPLED };
+        let (least, workgroups) = match software {
+            true => (256, 2),
+            false => (LEAST_SAMPLED, SAMPLES),
+        };
         if self.batch.rows < least {
-            return Ok(false);
+            return Ok(1);
         }
-        let workgroups = if software { 2 } else { SAMPLES };
-        let counts = sample(workgroups)?;
-        let taken: u64 = counts
-            .into_iter()
-            .take(workgroups as usize)
-            .map(u64::from)
-            .sum();
-        Ok(taken * FEW <= u64::from(workgroups * tile.size))
-    }
-
-    /// The ranges of all rows, two for each subgroup that a device holds, and whole turns of one.
-    fn ranges(&self, tile: Tile) -> Params {
-        let info = self.device.info();
-        let rows = self.batch.rows as u32;
-        let subgroups =
-            info.multiprocessors * (tile.resident.unwrap_or(2048) / info.subgroup_size.0.max(4));
-        let least = if info.software { 128 } else { LEAST_RANGE };
-        let range_rows = rows
-            .div_ceil(2 * subgroups)
-            .max(least)
-            .next_multiple_of(least / 4);
-        Params {
-            rows,
-            tiles: rows.div_ceil(range_rows),
-            range_rows,
-        }
-    }
-
-    /// Moves the rows at the front of `ranges`, which begin at `starts` among all `rows`; a row has so many words of so
-    /// many bytes.
-    fn close_gaps(
-        &self,
-        ranges: Params,
-        rows: usize,
-        starts: &Buffer,
-        (from, to): (&Buffer, &Buffer),
-        (words, bytes): (u32, u32),
-    ) -> Result<(), Error> {
-        let shader = Shader::new(&LIBRARY, "package::select::moving")
-            .alias("Word", if bytes == 8 { "u64" } else { "u32" })
-            .constant("PARTS", "u32", words)
-            .constant("SIZE", "u32", self.tile().size);
-        let kernel = self.device.kernel(&shader, "close_gaps")?;
-        kernel
-            .launch()
-            .bind(0, 2, starts)
-            .bind(0, 3, from)
-            .bind(0, 4, to)
-            .params(&[rows as u32, ranges.tiles, ranges.range_rows])
-            .moves(2 * to.len())
-            .run(grid(self.device, ranges.tiles.into(), 1))?;
-        Ok(())
+        let taken: u64 = sample(workgroups)?.into_iter().map(u64::from).sum();
+        let sampled = u64::from(workgroups * tile.size);
+        // A quarter of the room is for tiles that take more than the others.
+        let room = u64::from(self.staged_rows(generated)) * 3 / 4;
+        let turn = u64::from(tile.size * tile.items);
+        let turns = room * sampled / (turn * taken).max(1);
+        Ok(turns.clamp(1, MOST_TURNS.into()) as u32)
     }
 
     fn write_at_once(&self) -> Result<(Vec<Column>, usize), Error> {
@@ -537,7 +496,6 @@ mod tests {
             .constant("IDENTITY", "u32", 0)
             .feature("LOOKBACK", true)
             .feature("CARRY", true)
-            .feature("RANGES", true)
             .link()
             .expect("a linked module");
         if std::env::var_os("PRINT").is_some() {

@@ -106,6 +106,8 @@ pub(crate) struct Output<'a> {
     loads: Vec<String>,
     body: String,
     words: String,
+    /// The values of whole words, as WGSL: type, value, and where it goes.
+    whole: Vec<(&'static str, String, String)>,
     pub(crate) buffers: Vec<Buffer>,
     widths: Vec<Width>,
     sources: u32,
@@ -123,6 +125,7 @@ impl<'a> Output<'a> {
             loads: vec!["row".into()],
             body: String::new(),
             words: String::new(),
+            whole: Vec::new(),
             buffers: Vec::new(),
             widths: Vec::new(),
             sources: 0,
@@ -164,6 +167,34 @@ impl<'a> Output<'a> {
         )
     }
 
+    /// The module with `Packed`, a row's values and no more, which `pack_row` makes and `store_packed` writes; for
+    /// outputs of whole words.
+    pub(crate) fn packed_text(&self) -> String {
+        let mut fields = String::new();
+        let mut values = String::new();
+        let mut stores = String::new();
+        for (i, (word, value, to)) in self.whole.iter().enumerate() {
+            fields.push_str(&format!("w{i}: {word}, "));
+            values.push_str(&format!("{value}, "));
+            stores.push_str(&format!("    {to} = p.w{i};\n"));
+        }
+        format!(
+            "{}struct Packed {{ {fields} }}\n\
+             fn pack_row(v: Row) -> Packed {{\n    let row = v.row;\n    return Packed({values});\n}}\n\
+             fn store_packed(p: Packed, at: u32) {{\n{stores}}}\n",
+            self.text()
+        )
+    }
+
+    /// Whether every output is of whole words, and has been written without lines of its own.
+    pub(crate) fn is_whole(&self) -> bool {
+        let words = |width: &Width| match width {
+            Width::Wide => 2,
+            _ => 1,
+        };
+        !self.whole.is_empty() && self.whole.len() == self.widths.iter().map(words).sum::<usize>()
+    }
+
     /// How many rows an invocation loads before it stores the first, of up to `most`: a few words each.
     pub(crate) fn rows_at_once(&self, most: u32) -> u32 {
         (most / (self.loads.len() as u32).next_power_of_two()).max(1)
@@ -192,6 +223,8 @@ impl<'a> Output<'a> {
     pub(crate) fn numbers(&mut self, value: &str) -> Result<usize, Error> {
         let index = self.declare(Width::Word)?;
         self.line(format!("if (live) {{ out{index}[at] = {value}; }}"));
+        self.whole
+            .push(("u32", value.into(), format!("out{index}[at]")));
         Ok(index)
     }
 
@@ -247,12 +280,18 @@ impl<'a> Output<'a> {
             Width::Byte => ("pack_bytes", 4),
             Width::Half => ("pack_halves", 2),
             Width::Wide => {
+                for (part, value) in [low, high].into_iter().enumerate() {
+                    let to = format!("out{index}[2u * at + {part}u]");
+                    self.whole.push(("u64", value.into(), to));
+                }
                 self.line(format!(
                     "if (live) {{ out{index}[2u * at] = {low}; out{index}[2u * at + 1u] = {high}; }}"
                 ));
                 return;
             }
             _ => {
+                let to = format!("out{index}[at]");
+                self.whole.push((width.element(), low.into(), to));
                 self.line(format!("if (live) {{ out{index}[at] = {low}; }}"));
                 return;
             }
@@ -275,17 +314,6 @@ impl<'a> Output<'a> {
         }
         self.rows = rows;
         Ok(())
-    }
-
-    /// The buffers of whole words with the words a row has in each, 4 or 8 bytes each: (words, bytes of one).
-    pub(crate) fn whole_words(&self) -> Option<Vec<(u32, u32)>> {
-        let of = |width: &Width| match width {
-            Width::Word => Some((1, 4)),
-            Width::Long => Some((1, 8)),
-            Width::Wide => Some((2, 8)),
-            _ => None,
-        };
-        self.widths.iter().map(of).collect()
     }
 
     /// A column that the kernel has written.
