@@ -25,6 +25,7 @@ use whitewater_gpu::Device;
 use crate::{
     Batch, Error,
     aggregate::{Accumulators, Aggregation, Flavour},
+    expr::Expr,
     pipeline::{Compiled, describe},
 };
 use keys::Keys;
@@ -103,6 +104,19 @@ pub fn group(device: &Device, batch: &Batch, aggregation: &Aggregation) -> Resul
         }
         return emit::emit(&run, &table, &listed, status.groups as usize);
     }
+}
+
+/// The distinct rows of `batch`, in no defined order: null equals null, and both zeros of floats are 0.0.
+///
+/// Costs and errors are those of [`group`] by all columns.
+pub fn distinct(device: &Device, batch: &Batch) -> Result<Batch, Error> {
+    let fields = batch.schema.fields().iter().enumerate();
+    let keys = fields.map(|(i, field)| (Expr::column(i), field.as_ref().clone()));
+    let aggregation = Aggregation {
+        keys: keys.collect(),
+        ..Aggregation::default()
+    };
+    group(device, batch, &aggregation)
 }
 
 /// No groups, with the right columns.

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     Batch, Column, Error, Storage,
-    expr::{ColumnLayout, Expr, Generated, Pipeline, compile},
+    expr::{ColumnLayout, Expr, Generated, Op, Pipeline, compile},
     kernels::LIBRARY,
     params::grid,
     pipeline::{Compiled, bindings, describe},
@@ -144,6 +144,24 @@ pub fn filter_project(
         columns,
         rows,
     })
+}
+
+/// The rows of `batch` in which none of `columns` is null, in their order.
+///
+/// Costs and errors are those of [`filter_project`]; a batch without nulls is itself.
+pub fn drop_nulls(device: &Device, batch: &Batch, columns: &[usize]) -> Result<Batch, Error> {
+    let holes = columns
+        .iter()
+        .filter(|i| batch.columns[**i].validity.is_some());
+    let known = holes.map(|i| Expr::IsNotNull(Box::new(Expr::column(*i))));
+    let Some(predicate) = known.reduce(|all, one| all.binary(Op::And, one)) else {
+        return Ok(batch.clone());
+    };
+    let fields = batch.schema.fields().iter().enumerate();
+    let outputs: Vec<(Expr, Field)> = fields
+        .map(|(i, field)| (Expr::column(i), field.as_ref().clone()))
+        .collect();
+    filter_project(device, batch, Some(&predicate), &outputs)
 }
 
 /// Bytes of a row's values on the device.

@@ -6,4 +6,4 @@ pub(crate) mod output;
 
 pub(crate) use evaluate::{Rows, copy_rows};
 pub(crate) use filter::map_of_mask;
-pub use filter::{check, filter_project};
+pub use filter::{check, drop_nulls, filter_project};

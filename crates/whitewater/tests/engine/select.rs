@@ -11,7 +11,8 @@ use arrow::{
 use whitewater::{
     Batch,
     expr::{Expr, Literal, Op},
-    select::filter_project,
+    groupby::distinct,
+    select::{drop_nulls, filter_project},
 };
 
 /// A row of every kind of storage; every fifth value is null if `nulls`.
@@ -149,6 +150,47 @@ fn rows_of_the_column_that_is_looked_at() {
                 let outputs = columns(&host, [0]);
                 assert_eq!(run(&host, Some(&predicate), &outputs), expected, "{rows}");
             }
+        }
+    }
+}
+
+#[test]
+fn rows_without_nulls() {
+    for rows in [0, 1, 33, 700] {
+        let host = table(rows, true);
+        let batch = Batch::upload(device(), &host).expect("upload");
+        for by in [vec![0], vec![6, 3], (0..8).collect(), Vec::new()] {
+            let whole = |row: usize| by.iter().all(|i: &usize| host.column(*i).is_valid(row));
+            let mask = BooleanArray::from_iter((0..rows).map(|row| Some(whole(row))));
+            let expected = filter_record_batch(&host, &mask).expect("rows");
+            let result = drop_nulls(device(), &batch, &by).expect("rows");
+            assert_eq!(result.download().expect("download"), expected, "{by:?}");
+        }
+    }
+}
+
+#[test]
+fn rows_once_each() {
+    let words = |batch: &RecordBatch| -> Vec<String> {
+        let text = arrow::util::pretty::pretty_format_batches(std::slice::from_ref(batch));
+        let text = text.expect("text").to_string();
+        text.lines().skip(3).map(str::to_string).collect()
+    };
+    for rows in [0, 1, 40, 900] {
+        let all = table(rows / 3 + 1, true);
+        let repeated =
+            UInt32Array::from_iter_values((0..rows as u32).map(|i| i % (rows as u32 / 3 + 1)));
+        let host = arrow::compute::take_record_batch(&all, &repeated).expect("rows");
+        for by in [vec![0], vec![1, 6], vec![7, 5, 3], vec![4]] {
+            let host = host.project(&by).expect("columns");
+            let batch = Batch::upload(device(), &host).expect("upload");
+            let result = distinct(device(), &batch).expect("rows");
+            let mut found = words(&result.download().expect("download"));
+            let mut expected = words(&host);
+            found.sort();
+            expected.sort();
+            expected.dedup();
+            assert_eq!(found, expected, "{by:?}");
         }
     }
 }
