@@ -8,7 +8,7 @@ use arrow::{
 use std::sync::Arc;
 use whitewater_gpu::Device;
 
-use crate::{Error, column::Column};
+use crate::{Error, column::Column, expr::Expr};
 
 /// Columns of equal length on one device.
 #[derive(Clone, Debug)]
@@ -56,6 +56,14 @@ impl Batch {
             columns: indices.iter().map(|i| self.columns[*i].clone()).collect(),
             rows: self.rows,
         })
+    }
+
+    /// All columns as they are, as what an operator is to give.
+    pub(crate) fn outputs(&self) -> Vec<(Expr, Field)> {
+        let fields = self.schema.fields().iter().enumerate();
+        fields
+            .map(|(i, field)| (Expr::column(i), field.as_ref().clone()))
+            .collect()
     }
 
     /// Bytes of device memory that the columns hold.

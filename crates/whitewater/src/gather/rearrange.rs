@@ -17,7 +17,7 @@ use crate::{
 };
 
 #[repr(C)]
-#[derive(Clone, Copy, bytemuck::NoUninit)]
+#[derive(Clone, Copy, Default, bytemuck::NoUninit)]
 struct Params {
     rows: u32,
     source_rows: u32,
@@ -53,9 +53,9 @@ fn linear(device: &Device, first: u32, step: u32, rows: usize) -> Result<Buffer,
     let map = device.alloc(rows as u64 * 4)?;
     let params = Params {
         rows: rows as u32,
-        source_rows: 0,
         first,
         step,
+        ..Params::default()
     };
     launch(device, "linear", params, [&map; 3])?;
     Ok(map)
@@ -78,8 +78,7 @@ fn clamp(
     let params = Params {
         rows: rows as u32,
         source_rows: source_rows as u32,
-        first: 0,
-        step: 0,
+        ..Params::default()
     };
     launch(device, "clamp_rows", params, [map, &clamped, &mask])?;
     Ok((clamped, mask))
@@ -167,8 +166,7 @@ pub fn scatter(
     let params = Params {
         rows: source.rows as u32,
         source_rows: target.rows as u32,
-        first: 0,
-        step: 0,
+        ..Params::default()
     };
     launch(device, "invert", params, [map, &picked, &picked])?;
     let params = Params {
@@ -200,9 +198,7 @@ pub fn copy_if_else(
     let map = device.alloc(yes.rows as u64 * 4)?;
     let params = Params {
         rows: yes.rows as u32,
-        source_rows: 0,
-        first: 0,
-        step: 0,
+        ..Params::default()
     };
     launch(device, "choose", params, [mask, &map, mask])?;
     let both = concat(device, &[yes.clone(), no.clone()])?;

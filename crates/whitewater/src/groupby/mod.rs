@@ -25,7 +25,6 @@ use whitewater_gpu::Device;
 use crate::{
     Batch, Error,
     aggregate::{Accumulators, Aggregation, Flavour},
-    expr::Expr,
     pipeline::{Compiled, describe},
 };
 use keys::Keys;
@@ -110,10 +109,8 @@ pub fn group(device: &Device, batch: &Batch, aggregation: &Aggregation) -> Resul
 ///
 /// Costs and errors are those of [`group`] by all columns.
 pub fn distinct(device: &Device, batch: &Batch) -> Result<Batch, Error> {
-    let fields = batch.schema.fields().iter().enumerate();
-    let keys = fields.map(|(i, field)| (Expr::column(i), field.as_ref().clone()));
     let aggregation = Aggregation {
-        keys: keys.collect(),
+        keys: batch.outputs(),
         ..Aggregation::default()
     };
     group(device, batch, &aggregation)

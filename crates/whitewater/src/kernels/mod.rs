@@ -23,7 +23,7 @@ pub static LIBRARY: Library = Library {
         bitmask: bitmask;
         gather: bytes, concat, maps;
         groupby: bytes, estimate, global, local, sample, shared, table;
-        kernels: bits, errors, exact, float, hash, int128, look_back, multisplit, order, pack, running, subgroup,
+        kernels: bits, digit_bins, errors, exact, float, hash, int128, look_back, multisplit, order, pack, running, subgroup,
             workgroup;
         partition: number, offsets;
         scan: scan;

@@ -14,7 +14,7 @@
 //! ```text
 //! mix(x)        MurmurHash3's 64-bit finaliser (Appleby)
 //! combine(h, x) mix(x ^ (h * 0x9e3779b97f4a7c15 + 0x632be59bd9b4e019))
-//! low, high     integers, dates, times: the value's bits, zero extended, and 0
+//! low, high     integers, dates, times: the value's bits (of narrower signed ones, as 32 bits), zero extended, and 0
 //!               decimals: the two's complement, lower and upper half
 //!               floats: the bits, with -0.0 as 0.0, and 0
 //!               booleans: 0 or 1, and 0
@@ -36,14 +36,11 @@ use crate::{
     pipeline::Compiled,
     ragged::KEY_GROUP,
     select::filter_project,
-    sort::{SortKey, Split, Values, Words, comparison, sort_words},
+    sort::{DIGIT_BITS, SortKey, Split, Values, Words, comparison, sort_words},
 };
 
 /// The most parts of one partition.
 pub const MOST_PARTS: usize = 4096;
-
-/// Bits of a digit of part numbers, as the radix passes have it.
-const DIGIT_BITS: u32 = 8;
 
 /// A batch in parts.
 #[derive(Clone, Debug)]
@@ -54,7 +51,7 @@ pub struct Partitioned {
     pub offsets: Vec<usize>,
 }
 
-/// The rows of `batch` in `parts` parts (2 to [`MOST_PARTS`]) by the hash of `keys`: rows with equal keys are in one
+/// The rows of `batch` in `parts` parts (1 to [`MOST_PARTS`]) by the hash of `keys`: rows with equal keys are in one
 /// part, also of different batches; null equals null.
 ///
 /// Moves the keys once, 8 bytes a row, and the rows once; columns of nulls, booleans, strings, and values of 1, 2 or
@@ -126,14 +123,14 @@ pub fn hash_rows(device: &Device, batch: &Batch, keys: &[Expr]) -> Result<Column
     let hashes = device.alloc(batch.rows as u64 * 8)?;
     if batch.rows > 0 {
         let hashed = Hashed::new(device, batch, keys)?;
-        let shader = shader(1).feature("HASHED", true);
+        let shader = shader(1);
         hashed.run(
             device,
             Run {
                 shader: &shader,
                 entry: "hashes",
                 params: [batch.rows as u32, 0],
-                buffers: vec![&hashes; 3],
+                buffers: vec![&hashes; 2],
                 workgroups: grid(device, batch.rows as u64, WORKGROUP.into()),
             },
         )?;
@@ -228,7 +225,7 @@ fn partition(
         shader: &shader,
         entry: "number",
         params,
-        buffers: vec![&parts_of, &bins],
+        buffers: vec![&parts_of, &parts_of, &parts_of, &bins],
         workgroups: grid(device, rows as u64, u64::from(WORKGROUP) * 8),
     })?;
     match passes {
@@ -328,10 +325,7 @@ fn reorder(
         .bind(0, 3, &starts)
         .params(&[rows as u32, parts as u32])
         .run(grid(device, parts as u64 + 1, WORKGROUP.into()))?;
-    let order = sorted
-        .values
-        .ok_or_else(|| Error::unsupported("a partition of nothing"))?;
-    let batch = gather(device, batch, &order, rows)?;
+    let batch = gather(device, batch, &sorted.order()?, rows)?;
     let starts = starts.download_as::<u32>()?;
     Ok(Partitioned {
         batch,

@@ -31,10 +31,7 @@ pub(crate) fn copy_rows(
     which: Rows<'_>,
     rows: usize,
 ) -> Result<Batch, Error> {
-    let columns = batch.schema.fields().iter().enumerate();
-    let outputs: Vec<(Expr, Field)> = columns
-        .map(|(i, field)| (Expr::column(i), field.as_ref().clone()))
-        .collect();
+    let outputs = batch.outputs();
     let select = Select {
         device,
         batch,

@@ -157,11 +157,7 @@ pub fn drop_nulls(device: &Device, batch: &Batch, columns: &[usize]) -> Result<B
     let Some(predicate) = known.reduce(|all, one| all.binary(Op::And, one)) else {
         return Ok(batch.clone());
     };
-    let fields = batch.schema.fields().iter().enumerate();
-    let outputs: Vec<(Expr, Field)> = fields
-        .map(|(i, field)| (Expr::column(i), field.as_ref().clone()))
-        .collect();
-    filter_project(device, batch, Some(&predicate), &outputs)
+    filter_project(device, batch, Some(&predicate), &batch.outputs())
 }
 
 /// Bytes of a row's values on the device.

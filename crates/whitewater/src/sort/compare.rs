@@ -1,10 +1,10 @@
 //! What follows from comparing rows: whether they are sorted, which repeat the one before, merged runs, ranks.
 
 use arrow::datatypes::DataType;
-use whitewater_gpu::{Buffer, Shader};
+use whitewater_gpu::{Buffer, Device, Shader};
 
 use super::{
-    Bound, Sort, SortKey,
+    Sort, SortKey,
     keys::{self, Stage},
     sorted_order,
 };
@@ -18,7 +18,6 @@ use crate::{
     scan::inclusive_sums,
     select::map_of_mask,
 };
-use whitewater_gpu::Device;
 
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::NoUninit)]
@@ -40,41 +39,6 @@ pub enum Rank {
     Max,
     /// The mean of the first's and the last's.
     Average,
-}
-
-impl Sort<'_> {
-    /// Launches `entry` of `compare.wesl`.
-    fn compare(
-        &self,
-        bound: &Bound<'_>,
-        entry: &str,
-        runs: usize,
-        mapped: bool,
-        buffers: &[&Buffer],
-    ) -> Result<(), Error> {
-        let rows = self.batch.rows;
-        let shader = self
-            .shader(bound, "package::sort::compare")
-            .feature("MAPPED", mapped);
-        let params = Params {
-            rows: rows as u32,
-            runs: runs as u32,
-        };
-        let workgroups = grid(self.device, rows as u64, self.size().into());
-        self.launch(bound, (&shader, entry), params, buffers, workgroups)
-    }
-
-    /// A bit for every place of `order` (of the rows as they are without one) whose row differs from the one ahead.
-    fn heads(&self, keys: &[SortKey], order: Option<&Buffer>) -> Result<Buffer, Error> {
-        let stage = keys::whole(keys, self.batch)?;
-        let bound = self.bind(&stage)?;
-        let heads = self.device.alloc(bit_words_bytes(self.batch.rows))?;
-        let order_or_any = order.unwrap_or(&heads);
-        let buffers = [&heads, &heads, order_or_any];
-        self.compare(&bound, "heads", 0, order.is_some(), &buffers)?;
-        bound.compiled.check()?;
-        Ok(heads)
-    }
 }
 
 /// Kernels that compare rows of one batch by its keys.
@@ -105,13 +69,39 @@ impl Comparison<'_> {
         workgroups: u32,
     ) -> Result<(), Error> {
         let bound = self.sort.bind(&self.stage)?;
-        let shader = bound
-            .compiled
-            .specialise(shader.clone())
-            .generated("package::sort_keys", bound.text.clone());
+        let shader = bound.specialise(shader.clone());
         self.sort
             .launch(&bound, (&shader, entry), params, buffers, workgroups)?;
         bound.compiled.check()
+    }
+
+    /// Launches `entry` of `compare.wesl`.
+    fn run(
+        &self,
+        entry: &str,
+        runs: usize,
+        mapped: bool,
+        buffers: &[&Buffer],
+    ) -> Result<(), Error> {
+        let Sort { device, batch } = self.sort;
+        let shader = Shader::new(&LIBRARY, "package::sort::compare")
+            .constant("SIZE", "u32", self.sort.size())
+            .feature("MAPPED", mapped);
+        let params = Params {
+            rows: batch.rows as u32,
+            runs: runs as u32,
+        };
+        let workgroups = grid(device, batch.rows as u64, self.sort.size().into());
+        self.launch((&shader, entry), params, buffers, workgroups)
+    }
+
+    /// A bit for every place of `order` (of the rows as they are without one) whose row differs from the one ahead.
+    fn heads(&self, order: Option<&Buffer>) -> Result<Buffer, Error> {
+        let Sort { device, batch } = self.sort;
+        let heads = device.alloc(bit_words_bytes(batch.rows))?;
+        let buffers = [&heads, &heads, order.unwrap_or(&heads)];
+        self.run("heads", 0, order.is_some(), &buffers)?;
+        Ok(heads)
     }
 }
 
@@ -122,12 +112,8 @@ pub fn is_sorted(device: &Device, batch: &Batch, keys: &[SortKey]) -> Result<boo
     if batch.rows < 2 {
         return Ok(true);
     }
-    let sort = Sort { device, batch };
-    let stage = keys::whole(keys, batch)?;
-    let bound = sort.bind(&stage)?;
     let trouble = device.alloc_filled(4, 0)?;
-    sort.compare(&bound, "descents", 0, false, &[&trouble])?;
-    bound.compiled.check()?;
+    comparison(device, batch, keys)?.run("descents", 0, false, &[&trouble])?;
     Ok(trouble.download_as::<u32>()?[0] == 0)
 }
 
@@ -139,7 +125,7 @@ pub fn unique(device: &Device, batch: &Batch, keys: &[SortKey]) -> Result<Batch,
     if batch.rows == 0 {
         return Ok(batch.clone());
     }
-    let heads = Sort { device, batch }.heads(keys, None)?;
+    let heads = comparison(device, batch, keys)?.heads(None)?;
     let (map, rows) = map_of_mask(device, &heads, batch.rows)?;
     gather(device, batch, &map, rows)
 }
@@ -158,18 +144,11 @@ pub fn merge(device: &Device, batches: &[Batch], keys: &[SortKey]) -> Result<Bat
     for batch in batches {
         bounds.push(bounds[bounds.len() - 1] + batch.rows as u32);
     }
-    let sort = Sort {
-        device,
-        batch: &all,
-    };
-    let stage = keys::whole(keys, &all)?;
-    let bound = sort.bind(&stage)?;
     let bounds = device.upload(bytemuck::cast_slice(&bounds))?;
     // Rows of batches that are not sorted may share a place: then no other is left without a row.
     let order = numbers(device, 0, all.rows)?;
     let buffers = [&order, &order, &order, &bounds];
-    sort.compare(&bound, "merge", batches.len(), false, &buffers)?;
-    bound.compiled.check()?;
+    comparison(device, &all, keys)?.run("merge", batches.len(), false, &buffers)?;
     gather(device, &all, &order, all.rows)
 }
 
@@ -198,12 +177,12 @@ pub fn rank(
         return Ok(column);
     }
     let order = sorted_order(device, batch, keys)?;
-    let sort = Sort { device, batch };
-    let heads = sort.heads(keys, Some(&order))?;
+    let compared = comparison(device, batch, keys)?;
+    let heads = compared.heads(Some(&order))?;
     let groups_of = inclusive_sums(device, &to_booleans(&heads, rows)?, rows)?;
     let (starts, groups) = map_of_mask(device, &heads, rows)?;
     let shader = Shader::new(&LIBRARY, "package::sort::rank")
-        .constant("SIZE", "u32", sort.size())
+        .constant("SIZE", "u32", compared.sort.size())
         .feature("AVERAGE", method == Rank::Average);
     device
         .kernel(&shader, "rank")?
@@ -214,6 +193,6 @@ pub fn rank(
         .bind(0, 5, &ranks)
         .params(&[rows as u32, groups as u32, method as u32])
         .moves(rows as u64 * (8 + width))
-        .run(grid(device, rows as u64, sort.size().into()))?;
+        .run(grid(device, rows as u64, compared.sort.size().into()))?;
     Ok(column)
 }

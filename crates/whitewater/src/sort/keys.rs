@@ -62,6 +62,12 @@ pub(super) struct Stage {
     pub(super) chunks: Range<u32>,
 }
 
+/// The text of `package::decode`, and the bytes of a value that it gives.
+pub(super) struct Decoding {
+    pub(super) text: String,
+    pub(super) bytes: u64,
+}
+
 impl Stage {
     fn new(keys: Vec<Ordered>, chunks: Range<u32>) -> Self {
         Self { keys, chunks }
@@ -110,28 +116,29 @@ impl Stage {
         parts
     }
 
-    /// How the words of this stage become the values of its one key again, as the text of `package::decode`; none
-    /// where they cannot: several keys, nulls, or values that share words or need several.
-    pub(super) fn decoding(&self) -> Option<String> {
+    /// How the words of this stage become the values of its one key again; none where they cannot: several keys,
+    /// nulls, or values that need several words.
+    pub(super) fn decoding(&self) -> Option<Decoding> {
         let [ordered] = self.keys.as_slice() else {
             return None;
         };
         let Key::Fixed { device, .. } = &ordered.key else {
             return None;
         };
-        let decoded = match device {
+        let (decoded, bytes) = match device {
             _ if ordered.nullable => return None,
-            DeviceType::I32 | DeviceType::U32 | DeviceType::F32 => "u32",
-            DeviceType::I64 | DeviceType::U64 | DeviceType::F64 => "u64",
+            DeviceType::I32 | DeviceType::U32 | DeviceType::F32 => ("u32", 4),
+            DeviceType::I64 | DeviceType::U64 | DeviceType::F64 => ("u64", 8),
             DeviceType::Bool | DeviceType::I128 => return None,
         };
         let unorder = format!("unorder_{}", device.name());
         let flip = if ordered.descending { "~" } else { "" };
-        Some(format!(
+        let text = format!(
             "import package::kernels::order::{unorder};\n\
              alias Decoded = {decoded};\n\
              fn decode(word: u64) -> Decoded {{ return {unorder}({flip}word); }}\n"
-        ))
+        );
+        Some(Decoding { text, bytes })
     }
 
     /// The text of `package::sort_keys`.
@@ -164,21 +171,7 @@ impl Stage {
             match &ordered.key {
                 Key::Fixed { device, wide, .. } => {
                     let v = format!("k{index}.value");
-                    let parts: Vec<String> = match device {
-                        DeviceType::Bool => vec![format!("order_bool({v})")],
-                        DeviceType::I32 => vec![format!("order_i32({v})")],
-                        DeviceType::U32 => vec![format!("order_u32({v})")],
-                        DeviceType::U64 => vec![format!("order_u64({v})")],
-                        DeviceType::F32 => vec![format!("order_f32({v})")],
-                        DeviceType::F64 => vec![format!("order_f64({v})")],
-                        DeviceType::I64 => vec![format!("order_i64({v})")],
-                        DeviceType::I128 => {
-                            vec![
-                                format!("order_i64(bitcast<i64>({v}.hi))"),
-                                format!("{v}.lo"),
-                            ]
-                        }
-                    };
+                    let parts = ordered_words(*device, &v);
                     debug_assert_eq!(parts.len(), 1 + usize::from(*wide));
                     writeln!(body, "    let k{index} = key{index}(row);")?;
                     for value in parts {
@@ -234,27 +227,19 @@ impl Stage {
             };
             match &ordered.key {
                 Key::Fixed { device, .. } => {
-                    let words: &[&str] = match device {
-                        DeviceType::I128 => &["order_i64(bitcast<i64>(V.hi))", "V.lo"],
-                        _ => &["order_TYPE(V)"],
-                    };
                     writeln!(
                         text,
                         "    let a{index} = key{index}(a);\n    let b{index} = key{index}(b);\n    {}",
                         nulls(&format!("a{index}.valid"), &format!("b{index}.valid"))
                     )?;
-                    for (part, word) in words.iter().enumerate() {
-                        let of = |row: &str| {
-                            word.replace("TYPE", device.name())
-                                .replace('V', &format!("{row}{index}.value"))
-                        };
+                    let of_a = ordered_words(*device, &format!("a{index}.value"));
+                    let of_b = ordered_words(*device, &format!("b{index}.value"));
+                    for (part, (x, y)) in of_a.iter().zip(&of_b).enumerate() {
                         writeln!(
                             text,
-                            "    let x{index}_{part} = {};\n    let y{index}_{part} = {};\n    \
+                            "    let x{index}_{part} = {x};\n    let y{index}_{part} = {y};\n    \
                              if (a{index}.valid && x{index}_{part} != y{index}_{part}) {{ \
                              return select({after}, {before}, x{index}_{part} < y{index}_{part}); }}",
-                            of("a"),
-                            of("b"),
                         )?;
                     }
                 }
@@ -269,6 +254,17 @@ impl Stage {
             }
         }
         writeln!(text, "    return 0i;\n}}")
+    }
+}
+
+/// The u64 words that order, one after the other, as value `v` does.
+fn ordered_words(device: DeviceType, v: &str) -> Vec<String> {
+    match device {
+        DeviceType::I128 => vec![
+            format!("order_i64(bitcast<i64>({v}.hi))"),
+            format!("{v}.lo"),
+        ],
+        other => vec![format!("order_{}({v})", other.name())],
     }
 }
 

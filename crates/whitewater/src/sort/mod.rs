@@ -36,8 +36,8 @@ use crate::{
 pub(crate) use compare::comparison;
 use keys::Stage;
 use layout::{Layout, Window, leading_digits};
-use radix::{DIGIT_BITS, DIGITS, sort_rows};
-pub(crate) use radix::{Split, Values, Words, sort_words};
+pub(crate) use radix::{DIGIT_BITS, Split, Values, Words, sort_words};
+use radix::{DIGITS, sort_rows};
 use settle::Wanted;
 use ties::Ties;
 
@@ -124,7 +124,6 @@ fn sort_with_key(
     keys: &[SortKey],
     rows: usize,
 ) -> Result<Option<Batch>, Error> {
-    let sort = Sort { device, batch };
     let [
         SortKey {
             expr: Expr::Column { index },
@@ -134,13 +133,18 @@ fn sort_with_key(
     else {
         return Ok(None);
     };
+    if rows < batch.rows {
+        return Ok(None);
+    }
+    let sort = Sort { device, batch };
     let stages = keys::stages(keys, batch)?;
     let ([stage], Storage::Fixed(_)) = (stages.as_slice(), &batch.columns[*index].data) else {
         return Ok(None);
     };
-    // Narrower values share words.
     let width = batch.columns[*index].data_type.primitive_width();
-    if rows < batch.rows || stage.decoding().is_none() || width.is_none_or(|width| width < 4) {
+    let decoded = stage.decoding().map(|decoding| decoding.bytes as usize);
+    // Narrower values share words.
+    if decoded.is_none() || decoded != width {
         return Ok(None);
     }
     let bound = sort.bind(stage)?;
@@ -220,6 +224,14 @@ struct Bound<'a> {
     buffers: Vec<Buffer>,
 }
 
+impl Bound<'_> {
+    /// `shader` with the modules that tell the keys of rows.
+    fn specialise(&self, shader: Shader) -> Shader {
+        let shader = self.compiled.specialise(shader);
+        shader.generated("package::sort_keys", self.text.clone())
+    }
+}
+
 struct Sort<'a> {
     device: &'a Device,
     batch: &'a Batch,
@@ -236,11 +248,8 @@ impl Sort<'_> {
     }
 
     fn shader(&self, bound: &Bound<'_>, root: &str) -> Shader {
-        bound
-            .compiled
-            .specialise(Shader::new(&LIBRARY, root))
-            .generated("package::sort_keys", bound.text.clone())
-            .constant("SIZE", "u32", self.size())
+        let shader = Shader::new(&LIBRARY, root).constant("SIZE", "u32", self.size());
+        bound.specialise(shader)
     }
 
     fn size(&self) -> u32 {
@@ -379,10 +388,7 @@ impl Sort<'_> {
         let wide = words.wide;
         let sorted = sort_words(self.device, words, first_pass, Values::Numbers, rows)?;
         let heads = self.key_heads(bound, &sorted.keys, wide, first_pass * DIGIT_BITS)?;
-        let order = match sorted.values {
-            Some(order) => order,
-            None => numbers(self.device, 0, rows)?,
-        };
+        let order = sorted.order()?;
         let ties = self.tied(bound, 0, &order, &heads)?;
         if ties.rows > rows / 4 {
             // Digits that repeat each other: they tell less than they seem to.

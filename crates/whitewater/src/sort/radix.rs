@@ -6,7 +6,7 @@ use whitewater_gpu::{Buffer, Device, DeviceInfo, Shader};
 
 use crate::{Error, kernels::LIBRARY, params::grid, scan::exclusive_sums};
 
-pub(super) const DIGIT_BITS: u32 = 8;
+pub(crate) const DIGIT_BITS: u32 = 8;
 pub(super) const DIGITS: u32 = 1 << DIGIT_BITS;
 
 /// Counts of pairs share a word of 32 bits with their state.
@@ -102,6 +102,14 @@ pub(crate) struct Sorted {
     pub(crate) values: Option<Buffer>,
 }
 
+impl Sorted {
+    /// The values; an error where none followed the keys.
+    pub(crate) fn order(&self) -> Result<Buffer, Error> {
+        let values = self.values.clone();
+        values.ok_or_else(|| Error::unsupported("the order of keys alone"))
+    }
+}
+
 /// The row numbers in `values` (0, 1, … if none) in the order of the words of `words`, ties as they were.
 pub(super) fn sort_rows(
     device: &Device,
@@ -110,10 +118,7 @@ pub(super) fn sort_rows(
     rows: usize,
 ) -> Result<Buffer, Error> {
     let given = values.map_or(Values::Numbers, Values::Given);
-    let sorted = sort_words(device, words, 0, given, rows)?;
-    sorted
-        .values
-        .ok_or_else(|| Error::unsupported("a sort of nothing"))
+    sort_words(device, words, 0, given, rows)?.order()
 }
 
 /// Radix passes over the words of one sort.

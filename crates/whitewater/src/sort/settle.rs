@@ -155,10 +155,9 @@ impl Sort<'_> {
             .feature("VALUES", wanted.rows())
             .feature("DECODE", decode.is_some());
         let keys = match decode {
-            Some(text) => {
-                let bytes = if text.contains("Decoded = u64") { 8 } else { 4 };
-                shader = shader.generated("package::decode", text);
-                Some(device.alloc(rows as u64 * bytes)?)
+            Some(decoding) => {
+                shader = shader.generated("package::decode", decoding.text);
+                Some(device.alloc(rows as u64 * decoding.bytes)?)
             }
             None => None,
         };

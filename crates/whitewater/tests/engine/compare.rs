@@ -15,7 +15,8 @@ use whitewater::{
 
 use crate::{
     device, devices,
-    sort::{ORDERS, columns},
+    sort::{ORDERS, columns, numbered},
+    upload,
 };
 
 fn keys(orders: &[SortOptions]) -> Vec<SortKey> {
@@ -25,17 +26,6 @@ fn keys(orders: &[SortOptions]) -> Vec<SortKey> {
         nulls_first: order.nulls_first,
     };
     orders.iter().enumerate().map(key).collect()
-}
-
-/// Rows with the number of each behind the keys.
-fn numbered(columns: &[ArrayRef], first: usize) -> RecordBatch {
-    let rows = columns[0].len();
-    let number: ArrayRef = Arc::new(UInt32Array::from_iter_values(
-        (first..first + rows).map(|i| i as u32),
-    ));
-    let columns = columns.iter().cloned().chain([number]).enumerate();
-    RecordBatch::try_from_iter_with_nullable(columns.map(|(i, c)| (format!("c{i}"), c, true)))
-        .expect("a batch")
 }
 
 /// How rows of `host` compare by the orders of its first columns.
@@ -76,10 +66,6 @@ fn sorted_rows(host: &RecordBatch, orders: &[SortOptions]) -> Vec<u32> {
     let mut order: Vec<u32> = (0..host.num_rows() as u32).collect();
     order.sort_by(|a, b| compare(*a as usize, *b as usize));
     order
-}
-
-fn upload(host: &RecordBatch) -> Batch {
-    Batch::upload(device(), host).expect("upload")
 }
 
 fn download(batch: &Batch) -> RecordBatch {
@@ -139,7 +125,7 @@ fn sorted_runs_merged() {
         let mut runs = Vec::new();
         for rows in [100, 0, 1, 159] {
             let part: Vec<ArrayRef> = case.iter().map(|c| c.slice(first, rows)).collect();
-            let host = numbered(&part, first);
+            let host = numbered(&part, first as u32);
             let order = UInt32Array::from(sorted_rows(&host, &orders));
             runs.push(take_record_batch(&host, &order).expect("rows"));
             first += rows;

@@ -10,7 +10,7 @@ use whitewater::{
     gather::{concat, gather, slice},
 };
 
-use crate::{device, devices, select::table};
+use crate::{device, devices, select::table, upload};
 
 /// The table with what it lacks: decimals of more than 64 bits in every third row if `wide`.
 fn rows_of(rows: usize, nulls: bool, wide: bool) -> RecordBatch {
@@ -28,10 +28,6 @@ fn rows_of(rows: usize, nulls: bool, wide: bool) -> RecordBatch {
     let mut columns = host.columns().to_vec();
     columns[5] = std::sync::Arc::new(decimals);
     RecordBatch::try_new(host.schema(), columns).expect("a batch")
-}
-
-fn upload(host: &RecordBatch) -> Batch {
-    Batch::upload(device(), host).expect("upload")
 }
 
 fn download(batch: Batch) -> RecordBatch {

@@ -13,7 +13,11 @@ mod sort;
 
 use std::{str::FromStr, sync::OnceLock};
 
-use whitewater::gpu::{Device, Selection};
+use arrow::array::RecordBatch;
+use whitewater::{
+    Batch,
+    gpu::{Device, Selection},
+};
 
 /// The device that `WHITEWATER_TEST_DEVICE` names; the software driver unless told otherwise.
 pub fn device() -> &'static Device {
@@ -23,6 +27,11 @@ pub fn device() -> &'static Device {
         let selection = Selection::from_str(&name).expect("a device name");
         Device::open(selection).expect("the device under test")
     })
+}
+
+/// `host` on the device under test.
+pub fn upload(host: &RecordBatch) -> Batch {
+    Batch::upload(device(), host).expect("upload")
 }
 
 /// The device under test, and if it has forward progress, the same as one that has none.

@@ -8,7 +8,6 @@ use arrow::{
     datatypes::{DataType, Decimal128Type, Float32Type, Float64Type, UInt64Type},
 };
 use whitewater::{
-    Batch,
     expr::Expr,
     partition::{Partitioned, hash_rows, partition_by_hash, partition_by_range},
     sort::SortKey,
@@ -16,7 +15,8 @@ use whitewater::{
 
 use crate::{
     device, devices,
-    sort::{ORDERS, columns},
+    sort::{ORDERS, columns, numbered},
+    upload,
 };
 
 fn mix(mut h: u64) -> u64 {
@@ -92,17 +92,6 @@ fn hash(columns: &[ArrayRef], row: usize) -> u64 {
     })
 }
 
-fn numbered(columns: &[ArrayRef]) -> RecordBatch {
-    let number: ArrayRef = Arc::new(UInt32Array::from_iter_values(0..columns[0].len() as u32));
-    let columns = columns.iter().cloned().chain([number]).enumerate();
-    RecordBatch::try_from_iter_with_nullable(columns.map(|(i, c)| (format!("c{i}"), c, true)))
-        .expect("a batch")
-}
-
-fn upload(host: &RecordBatch) -> Batch {
-    Batch::upload(device(), host).expect("upload")
-}
-
 /// Rows and offsets, if row `i` goes to part `part(i)`.
 fn check(found: Partitioned, host: &RecordBatch, parts: usize, part: impl Fn(usize) -> usize) {
     let mut rows: Vec<u32> = (0..host.num_rows() as u32).collect();
@@ -130,7 +119,7 @@ fn hashes_are_as_documented() {
             let pair = [column.clone(), all[(i + 3) % all.len()].clone()];
             for columns in [&pair[..1], &pair[..]] {
                 let keys: Vec<Expr> = (0..columns.len()).map(Expr::column).collect();
-                let found = hash_rows(device(), &upload(&numbered(columns)), &keys);
+                let found = hash_rows(device(), &upload(&numbered(columns, 0)), &keys);
                 let found = found.expect("hashes").download().expect("download");
                 let expected: Vec<u64> = (0..rows).map(|row| hash(columns, row)).collect();
                 let found = found.as_primitive::<UInt64Type>().values().to_vec();
@@ -154,7 +143,7 @@ fn parts_by_hash() {
     ] {
         let all = columns(rows, 32, true);
         for columns in [&all[9..10], &all[14..16], &all[4..8]] {
-            let host = numbered(columns);
+            let host = numbered(columns, 0);
             let keys: Vec<Expr> = (0..columns.len()).map(Expr::column).collect();
             let part = |row: usize| ((hash(columns, row) >> 32) as usize * parts) >> 32;
             for device in &devices {
@@ -163,7 +152,7 @@ fn parts_by_hash() {
             }
         }
     }
-    let host = upload(&numbered(&columns(5, 1, false)[..1]));
+    let host = upload(&numbered(&columns(5, 1, false)[..1], 0));
     assert!(partition_by_hash(device(), &host, &[Expr::column(0)], 4097).is_err());
     assert!(partition_by_hash(device(), &host, &[Expr::column(0)], 0).is_err());
 }
@@ -192,7 +181,7 @@ fn parts_by_range() {
                     .collect();
                 let sorted = arrow::compute::lexsort_to_indices(&options, None).expect("an order");
                 let limits = take_record_batch(&limits, &sorted).expect("rows");
-                let host = numbered(&columns);
+                let host = numbered(&columns, 0);
                 let numbers: Vec<usize> = (0..bounds).collect();
                 // Rows of the batch, then the bounds, in one comparison.
                 let keys_alone = RecordBatch::try_new(limits.schema(), columns.clone());

@@ -10,13 +10,9 @@ use whitewater::{
     gpu::Buffer,
 };
 
-use crate::{device, devices, select::table};
+use crate::{device, devices, select::table, upload};
 
 const SIZES: [usize; 6] = [1, 31, 32, 33, 257, 1000];
-
-fn upload(host: &RecordBatch) -> Batch {
-    Batch::upload(device(), host).expect("upload")
-}
 
 fn numbers(map: &[u32]) -> Buffer {
     device().upload(bytemuck::cast_slice(map)).expect("upload")

@@ -41,11 +41,11 @@ fn noise(i: usize, seed: u64) -> u64 {
     (z ^ (z >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ (z >> 31)
 }
 
-/// The columns, with a last one that numbers the rows: where it comes back in another order among equal keys,
+/// The columns, with a last one that numbers the rows from `first`: where it comes back in another order among equal keys,
 /// the sort was not stable.
-fn numbered(columns: &[ArrayRef]) -> RecordBatch {
-    let rows = columns[0].len();
-    let number: ArrayRef = Arc::new(UInt32Array::from_iter_values(0..rows as u32));
+pub fn numbered(columns: &[ArrayRef], first: u32) -> RecordBatch {
+    let rows = columns[0].len() as u32;
+    let number: ArrayRef = Arc::new(UInt32Array::from_iter_values(first..first + rows));
     let columns = columns.iter().cloned().chain([number]).enumerate();
     RecordBatch::try_from_iter_with_nullable(columns.map(|(i, c)| (format!("c{i}"), c, true)))
         .expect("a batch")
@@ -54,7 +54,7 @@ fn numbered(columns: &[ArrayRef]) -> RecordBatch {
 /// Sorts by all columns and compares with arrow, which is given the row's number as a last key: only a stable
 /// sort has that order.
 fn check(columns: &[ArrayRef], orders: &[SortOptions], fetch: Option<usize>) {
-    let host = numbered(columns);
+    let host = numbered(columns, 0);
     let mut keys: Vec<SortColumn> = columns
         .iter()
         .zip(orders)
