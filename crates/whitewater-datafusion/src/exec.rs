@@ -19,12 +19,17 @@ use datafusion::{
     },
 };
 use futures::{StreamExt, TryStreamExt, stream::BoxStream};
-use whitewater::{Batch, gpu, gpu::Device};
+use whitewater::{
+    Batch, gpu,
+    gpu::Device,
+    join::{Join, Side},
+};
 
 use crate::{
     GpuTableExec, OnOutOfMemory,
     error::fatal,
     island::{Island, Work},
+    joining::Joining,
     metrics::Metrics,
     runner::{Rows, Runner, on_the_device},
     upload::{Limits, gather},
@@ -55,6 +60,10 @@ impl GpuExec {
         // What holds of the rows on the CPU holds here; an island of sorted partitions is none.
         let mut equivalences = island.cpu.equivalence_properties().clone();
         equivalences.clear_per_partition_constants();
+        if matches!(island.work, Work::Join(_)) {
+            // Where one is wanted, the rule puts a sort above.
+            equivalences.clear_orderings();
+        }
         let properties = PlanProperties::new(
             equivalences,
             Partitioning::UnknownPartitioning(1),
@@ -331,9 +340,18 @@ impl GpuExec {
         runner: Arc<Runner>,
         context: Arc<TaskContext>,
     ) -> Result<Vec<Rows>, Failure> {
+        if let (Work::Join(join), [build, probe]) = (&self.island.work, self.sources.as_slice()) {
+            return self
+                .join_on_device(join.clone(), [build, probe], runner, context)
+                .await;
+        }
         let mut made = Vec::new();
         for source in &self.sources {
-            self.read(source, &runner, &context, &mut made).await?;
+            let mut input = self.input(source, &runner, &context).await?;
+            while let Some(batch) = input.next(&runner).await? {
+                let runner = runner.clone();
+                made.push(blocking(move || runner.one(batch)).await?);
+            }
         }
         if made.is_empty() {
             // Without rows, an ungrouped aggregation still has a state, and others a schema.
@@ -345,30 +363,59 @@ impl GpuExec {
         blocking(move || runner.all(made)).await
     }
 
-    /// Adds to `made` what the node makes of each batch of `source`.
-    async fn read(
+    /// The rows of `probe` joined with those of `build`, which are read first.
+    async fn join_on_device(
+        &self,
+        join: Join,
+        [build, probe]: [&Arc<dyn ExecutionPlan>; 2],
+        runner: Arc<Runner>,
+        context: Arc<TaskContext>,
+    ) -> Result<Vec<Rows>, Failure> {
+        let mut joining = Joining::new(&runner.device, join, build.schema());
+        for (side, source) in [(Side::Build, build), (Side::Probe, probe)] {
+            let mut input = self.input(source, &runner, &context).await?;
+            while let Some(batch) = input.next(&runner).await? {
+                let runner = runner.clone();
+                joining = blocking(move || runner.counted(|| joining.add(side, batch))).await?;
+            }
+        }
+        blocking(move || runner.counted(|| joining.finish())).await
+    }
+
+    /// The batches of `source` on the device, one after the other.
+    async fn input(
         &self,
         source: &Arc<dyn ExecutionPlan>,
         runner: &Arc<Runner>,
         context: &Arc<TaskContext>,
-        made: &mut Vec<Rows>,
-    ) -> Result<(), Failure> {
-        let source = match from_device(source, context).await? {
-            Source::Device(batches) => {
-                for batch in batches {
-                    let runner = runner.clone();
-                    made.push(blocking(move || runner.one(batch)).await?);
-                }
-                return Ok(());
+    ) -> Result<Input, Failure> {
+        Ok(match from_device(source, context).await? {
+            Source::Device(batches) => Input::Device(batches.into_iter()),
+            Source::Host(plan) => {
+                let limits = Limits::new(runner.device.info(), self.batch_rows);
+                Input::Host(gather(&plan, limits, context)?)
             }
-            Source::Host(plan) => plan,
-        };
-        let limits = Limits::new(runner.device.info(), self.batch_rows);
-        let mut batches = gather(&source, limits, context)?;
-        while let Some(batch) = batches.next().await.transpose()? {
-            let runner = runner.clone();
-            made.push(blocking(move || runner.one(runner.upload(&batch)?)).await?);
+        })
+    }
+}
+
+/// Batches for a node to work on.
+enum Input {
+    Device(std::vec::IntoIter<Batch>),
+    Host(SendableRecordBatchStream),
+}
+
+impl Input {
+    async fn next(&mut self, runner: &Arc<Runner>) -> Result<Option<Batch>, Failure> {
+        match self {
+            Input::Device(batches) => Ok(batches.next()),
+            Input::Host(batches) => {
+                let Some(batch) = batches.next().await.transpose()? else {
+                    return Ok(None);
+                };
+                let runner = runner.clone();
+                blocking(move || runner.upload(&batch)).await.map(Some)
+            }
         }
-        Ok(())
     }
 }

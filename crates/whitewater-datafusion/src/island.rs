@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use datafusion::{
     arrow::datatypes::{Field, Schema},
-    physical_expr::aggregate::AggregateFunctionExpr,
+    physical_expr::{LexOrdering, PhysicalSortExpr, aggregate::AggregateFunctionExpr},
     physical_plan::{
         ExecutionPlan, ExecutionPlanProperties, InputOrderMode,
         aggregates::{AggregateExec, AggregateMode},
@@ -24,12 +24,14 @@ use datafusion::{
 use whitewater::{
     aggregate::{Aggregate, Aggregation, Function},
     expr::Expr,
+    join::Join,
     sort::SortKey,
     table::plain_type,
 };
 
 use crate::{
     GpuTableExec,
+    join::is_join,
     rows::{Rows, below_exchange},
 };
 
@@ -64,6 +66,8 @@ pub(crate) enum Work {
     Limit { skip: usize, fetch: Option<usize> },
     /// Those of all sources.
     Union,
+    /// Joins the rows of the first source with those of the second.
+    Join(Join),
 }
 
 impl Island {
@@ -187,17 +191,7 @@ impl Island {
         }
         let rows = Rows::of(source);
         let schema = rows.source_schema();
-        let keys = sort
-            .expr()
-            .iter()
-            .map(|key| {
-                Ok(SortKey {
-                    expr: rows.translate(&key.expr)?,
-                    descending: key.options.descending,
-                    nulls_first: key.options.nulls_first,
-                })
-            })
-            .collect::<Result<Vec<_>, String>>()?;
+        let keys = sort_keys(sort.expr(), &rows)?;
         whitewater::sort::check(&keys, &schema).map_err(|error| error.to_string())?;
         // A merge's own fetch is of rows that its input has cut already.
         let fetch = merge.and_then(SortPreservingMergeExec::fetch);
@@ -224,11 +218,32 @@ impl Island {
         Some(Self::first_rows(plan, input, skip, fetch))
     }
 
-    /// The end of the filter at the top of `plan`, if it ends early; its source is the filter without it.
+    /// The end of the filter or join at the top of `plan`, if it ends early; its source is the same without that.
     pub(crate) fn early_end(plan: &Arc<dyn ExecutionPlan>) -> Option<Self> {
-        let filter = plan.downcast_ref::<FilterExec>()?;
-        let fetch = Some(filter.fetch()?);
-        Some(Self::first_rows(plan, &filter.with_fetch(None)?, 0, fetch))
+        let known = plan.downcast_ref::<FilterExec>().is_some() || is_join(plan);
+        let fetch = plan.fetch().filter(|_| known)?;
+        Some(Self::first_rows(
+            plan,
+            &plan.with_fetch(None)?,
+            0,
+            Some(fetch),
+        ))
+    }
+
+    /// `plan`, whose rows are put in the order that it says they have.
+    pub(crate) fn in_order(
+        plan: &Arc<dyn ExecutionPlan>,
+        order: &LexOrdering,
+    ) -> Result<Self, String> {
+        let rows = Rows::of(plan);
+        let keys = sort_keys(order, &rows)?;
+        whitewater::sort::check(&keys, &rows.source_schema()).map_err(|error| error.to_string())?;
+        Ok(Self {
+            description: format!("sort=[{order}]"),
+            sources: vec![plan.clone()],
+            work: Work::Sort { keys, fetch: None },
+            cpu: plan.clone(),
+        })
     }
 
     fn first_rows(
@@ -256,6 +271,18 @@ impl Island {
             cpu: plan.clone(),
         })
     }
+}
+
+/// `order` over the columns of `rows`.
+fn sort_keys(order: &LexOrdering, rows: &Rows) -> Result<Vec<SortKey>, String> {
+    let key = |key: &PhysicalSortExpr| {
+        Ok(SortKey {
+            expr: rows.translate(&key.expr)?,
+            descending: key.options.descending,
+            nulls_first: key.options.nulls_first,
+        })
+    };
+    order.iter().map(key).collect()
 }
 
 /// Why `aggregation` stays on the CPU, with the name of the aggregate that is at fault if one is.

@@ -12,6 +12,8 @@
 mod error;
 mod exec;
 mod island;
+mod join;
+mod joining;
 mod metrics;
 mod on_cpu;
 mod partitions;

@@ -20,6 +20,7 @@ use crate::{
     GpuExec, OnCpuExec, OnOutOfMemory,
     exec::is_on_device,
     island::Island,
+    join::is_join,
     partitions::Wanted,
     rows::{below_exchange, passes_rows_on},
 };
@@ -97,6 +98,8 @@ impl GpuRule {
                 Ok(None) => return Ok(Err(None)),
                 Err(reason) => Err(reason),
             }
+        } else if is_join(plan) {
+            self.join(plan)?
         } else if passes_rows_on(plan).is_some() || plan.children().is_empty() {
             return Ok(Err(None));
         } else {
@@ -106,6 +109,28 @@ impl GpuRule {
             Ok(node) => in_place_of(before, node, wanted)?.map_err(Some),
             Err(reason) => Err(Some(reason)),
         })
+    }
+
+    /// The GPU node for the join at the top of `plan`, in the order that the nodes above count on, or why not.
+    fn join(
+        &self,
+        plan: &Arc<dyn ExecutionPlan>,
+    ) -> Result<Result<Arc<dyn ExecutionPlan>, String>> {
+        let island = match Island::join(plan) {
+            Ok(Some(island)) => island,
+            Ok(None) => return Ok(Err("a join without sides is not on the GPU".into())),
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let order = match plan.output_ordering().map(|o| Island::in_order(plan, o)) {
+            Some(Ok(order)) => Some(order),
+            Some(Err(reason)) => return Ok(Err(reason)),
+            None => None,
+        };
+        let joined = self.node(island)?;
+        Ok(Ok(match order {
+            Some(order) => self.node_over(order, vec![joined]),
+            None => joined,
+        }))
     }
 
     /// `plan` over converted children.
@@ -173,8 +198,8 @@ impl GpuRule {
         in_place_of(plan.output_partitioning(), node, wanted).map(Some)
     }
 
-    /// The GPU node for a filter of resident rows that ends early, if all of it can be there. Where rows would
-    /// be uploaded for it, it does less on the CPU.
+    /// The GPU node for a filter or join of resident rows that ends early, if all of it can be there. Where rows
+    /// would be uploaded for it, it does less on the CPU.
     fn early_end(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let Some(island) = Island::early_end(plan).filter(|_| starts_on_device(plan)) else {
             return Ok(None);

@@ -86,7 +86,7 @@ impl Runner {
     }
 
     /// Does `work`, and counts what it costs the device.
-    fn counted<T>(
+    pub(crate) fn counted<T>(
         &self,
         work: impl FnOnce() -> Result<T, whitewater::Error>,
     ) -> Result<T, whitewater::Error> {

@@ -113,8 +113,13 @@ impl Device {
         self.info().features.forward_progress && !self.portable
     }
 
-    /// The same device through a handle that does not promise forward progress: what is tested on it holds
-    /// for devices that have none.
+    /// Whether kernels can exchange 64 bits at a time.
+    pub fn has_wide_exchange(&self) -> bool {
+        self.info().features.int64_atomics && !self.portable
+    }
+
+    /// The same device through a handle that promises neither forward progress nor exchanges of 64 bits: what
+    /// is tested on it holds for devices that have none.
     pub fn portable(&self) -> Self {
         Self {
             portable: true,

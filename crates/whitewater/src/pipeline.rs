@@ -37,6 +37,7 @@ pub(crate) fn describe(expr: &Expr, batch: &Batch) -> Result<GeneratedValue, Err
         predicate: None,
         values: vec![("value".into(), expr.clone())],
         narrow: true,
+        paired: None,
     };
     let generated = compile(&spec, &batch.schema, &layouts(batch))?;
     generated
@@ -75,8 +76,14 @@ impl Compiled {
             predicate: predicate.cloned(),
             values,
             narrow: true,
+            paired: None,
         };
-        let generated = compile(&spec, &batch.schema, &layouts(batch))?;
+        Self::of(device, batch, &spec)
+    }
+
+    /// Compiles `spec` for `batch`.
+    pub(crate) fn of(device: &Device, batch: &Batch, spec: &Pipeline) -> Result<Self, Error> {
+        let generated = compile(spec, &batch.schema, &layouts(batch))?;
         let buffers = generated
             .bindings
             .iter()
@@ -99,6 +106,13 @@ impl Compiled {
         launch
             .bind(0, 0, &self.errors)
             .bind_group(GROUP, &self.buffers)
+    }
+
+    /// The batch's buffers, by group and binding.
+    pub(crate) fn bound(&self) -> Vec<(u32, u32, &Buffer)> {
+        let buffers = self.buffers.iter().enumerate();
+        let columns = buffers.map(|(binding, buffer)| (GROUP, binding as u32, buffer));
+        [(0, 0, &self.errors)].into_iter().chain(columns).collect()
     }
 
     /// Bytes of the buffers that every row's evaluation reads.

@@ -6,9 +6,13 @@ use arrow::{
     datatypes::{DataType, Field, Schema, SchemaRef},
 };
 use std::sync::Arc;
-use whitewater_gpu::Device;
+use whitewater_gpu::{Buffer, Device};
 
-use crate::{Error, column::Column, expr::Expr};
+use crate::{
+    Error,
+    column::{Column, Storage},
+    expr::Expr,
+};
 
 /// Columns of equal length on one device.
 #[derive(Clone, Debug)]
@@ -69,6 +73,25 @@ impl Batch {
     /// Bytes of device memory that the columns hold.
     pub fn device_bytes(&self) -> u64 {
         self.columns.iter().map(Column::device_bytes).sum()
+    }
+}
+
+/// Columns of `rows` u32 words, never null.
+pub(crate) fn u32_columns<'a>(columns: impl IntoIterator<Item = &'a Buffer>, rows: usize) -> Batch {
+    let columns = columns.into_iter().map(|words| Column {
+        data_type: DataType::UInt32,
+        len: rows,
+        validity: None,
+        data: Storage::Fixed(words.clone()),
+    });
+    let columns: Vec<Column> = columns.collect();
+    let field = |i| Field::new(format!("column{i}"), DataType::UInt32, false);
+    Batch {
+        schema: Arc::new(Schema::new(
+            (0..columns.len()).map(field).collect::<Vec<_>>(),
+        )),
+        columns,
+        rows,
     }
 }
 

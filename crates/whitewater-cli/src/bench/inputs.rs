@@ -38,6 +38,27 @@ fn fill<T: Copy + Default + Send + Sync>(rows: u64, value: impl Fn(u64) -> T + S
     values
 }
 
+/// Which key a row has, of those numbered from 0.
+#[derive(Clone, Copy)]
+pub enum KeyOf {
+    /// Each of them this often, in no order.
+    Each { times: u64 },
+    /// Any of so many; the same one in every column of a batch.
+    Random { among: u64 },
+}
+
+impl KeyOf {
+    fn number(self, row: u64, rows: u64) -> u64 {
+        // Coprime to the powers of ten that are row counts.
+        const STEP: u64 = 7_368_787;
+        const COLUMN: u64 = 1001;
+        match self {
+            KeyOf::Each { times } => (row * STEP % rows) % (rows / times).max(1),
+            KeyOf::Random { among } => mix(row, COLUMN) % among,
+        }
+    }
+}
+
 /// A column in the making.
 pub enum Input {
     /// 64-bit integers in `low..high`.
@@ -46,6 +67,8 @@ pub enum Input {
     Int32,
     /// A random number of a row (u32).
     Row,
+    /// Keys of joins: 64-bit integers that differ where their numbers do, or 32-bit ones that may not.
+    Key { of: KeyOf, narrow: bool },
     /// Doubles in `0.0..1.0`.
     Float64,
     /// Booleans, of which this share is true.
@@ -55,8 +78,8 @@ pub enum Input {
 impl Input {
     fn data_type(&self) -> DataType {
         match self {
-            Input::Int64 { .. } => DataType::Int64,
-            Input::Int32 => DataType::Int32,
+            Input::Int64 { .. } | Input::Key { narrow: false, .. } => DataType::Int64,
+            Input::Int32 | Input::Key { narrow: true, .. } => DataType::Int32,
             Input::Row => DataType::UInt32,
             Input::Float64 => DataType::Float64,
             Input::Boolean { .. } => DataType::Boolean,
@@ -76,6 +99,20 @@ impl Input {
             Input::Int32 => {
                 let values = fill(rows, |row| mix(row, column) as i32);
                 Storage::Fixed(upload(bytemuck::cast_slice(&values))?)
+            }
+            Input::Key { of, narrow } => {
+                const COLUMN: u64 = 1002;
+                let key = |row| mix(of.number(row, rows), COLUMN);
+                match narrow {
+                    true => {
+                        let values = fill(rows, |row| key(row) as i32);
+                        Storage::Fixed(upload(bytemuck::cast_slice(&values))?)
+                    }
+                    false => {
+                        let values = fill(rows, |row| key(row) as i64);
+                        Storage::Fixed(upload(bytemuck::cast_slice(&values))?)
+                    }
+                }
             }
             Input::Row => {
                 let values = fill(rows, |row| (mix(row, column) % rows) as u32);

@@ -15,6 +15,7 @@ mod case;
 mod copy;
 mod engine;
 mod inputs;
+mod joins;
 mod rows;
 mod tpch;
 
@@ -87,6 +88,10 @@ const SUITES: &[Suite] = &[
     Suite {
         name: "partition",
         cases: rows::partitions,
+    },
+    Suite {
+        name: "join",
+        cases: joins::cases,
     },
     Suite {
         name: "groupby",

@@ -77,6 +77,7 @@ impl Aggregation {
                 predicate: self.predicate.clone(),
                 values: vec![("value".into(), expr.clone())],
                 narrow: true,
+                paired: None,
             };
             let mut generated = compile(&spec, schema, &layouts)?;
             generated
@@ -96,6 +97,6 @@ impl Aggregation {
         compile(&predicate, schema, &layouts)?;
         self.keys
             .iter()
-            .try_for_each(|(expr, _)| crate::groupby::keys::check(expr, schema))
+            .try_for_each(|(expr, _)| crate::keys::check(expr, schema))
     }
 }

@@ -70,6 +70,8 @@ pub(crate) struct Body<'a> {
     loaded: HashMap<(usize, Part), String>,
     /// Whether a statement so far may raise an error.
     pub(crate) raises: bool,
+    /// The first of the columns that are another row's, if some are.
+    pub(crate) others: Option<usize>,
 }
 
 /// Statements taken out of a body, to be put back as they are or under a condition.
@@ -89,6 +91,15 @@ impl<'a> Body<'a> {
             temporaries: 0,
             loaded: HashMap::new(),
             raises: false,
+            others: None,
+        }
+    }
+
+    /// The variable that holds the number of the row that `column` is read of.
+    fn row_of(&self, column: usize) -> &'static str {
+        match self.others {
+            Some(first) if column >= first => "other",
+            _ => "row",
         }
     }
 
@@ -253,8 +264,9 @@ impl<'a> Body<'a> {
             return Valid::When(name.clone());
         }
         self.uses.buffers.insert(key, "u32");
-        let word = format!("v{column}[row >> 5u]");
-        let text = self.call("package::kernels::bits", "bit", &[&word, "row"]);
+        let row = self.row_of(column);
+        let word = format!("v{column}[{row} >> 5u]");
+        let text = self.call("package::kernels::bits", "bit", &[&word, row]);
         let name = self.bind(text);
         self.loaded.insert(key, name.clone());
         Valid::When(name)
@@ -271,20 +283,23 @@ impl<'a> Body<'a> {
             Some(name) => name.clone(),
             None => {
                 self.uses.buffers.insert(key, storage.element());
+                let row = self.row_of(column);
                 let text = match storage {
                     Storage::Bits => {
-                        let word = format!("c{column}[row >> 5u]");
-                        self.call("package::kernels::bits", "bit", &[&word, "row"])
+                        let word = format!("c{column}[{row} >> 5u]");
+                        self.call("package::kernels::bits", "bit", &[&word, row])
                     }
                     Storage::Packed(function, shift) => {
-                        let word = format!("c{column}[row >> {shift}u]");
-                        self.call("package::kernels::bits", function, &[&word, "row"])
+                        let word = format!("c{column}[{row} >> {shift}u]");
+                        self.call("package::kernels::bits", function, &[&word, row])
                     }
-                    Storage::Plain(_) => format!("c{column}[row]"),
+                    Storage::Plain(_) => format!("c{column}[{row}]"),
                     Storage::Wide if layout.is_narrow() => {
-                        format!("bitcast<i64>(c{column}[row].x)")
+                        format!("bitcast<i64>(c{column}[{row}].x)")
                     }
-                    Storage::Wide => self.int128("i128_from_words", &[&format!("c{column}[row]")]),
+                    Storage::Wide => {
+                        self.int128("i128_from_words", &[&format!("c{column}[{row}]")])
+                    }
                 };
                 let name = self.bind(text);
                 self.loaded.insert(key, name.clone());

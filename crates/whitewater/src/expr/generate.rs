@@ -4,6 +4,7 @@
 //! @group(1) @binding(0) var<storage, read> c3: array<i64>;    columns that are used, and no others
 //! @group(1) @binding(1) var<storage, read> v3: array<u32>;    their validity, if the batch has any
 //! fn predicate(row: u32) -> bool                              true: not false, not null
+//! fn predicate(row: u32, other: u32) -> bool                  of a pair of rows
 //! fn predicate_word(word: u32) -> u32                         32 rows of it, if it is a boolean column
 //! alias Value2 = i64;
 //! struct Value2Option { value: Value2, valid: bool }
@@ -34,6 +35,8 @@ pub struct Pipeline {
     pub values: Vec<(String, Expr)>,
     /// Whether decimals that provably fit an i64 are given as `i64` instead of `I128`.
     pub narrow: bool,
+    /// The predicate is of two rows, `predicate(row, other)`: columns from this one on are those of `other`.
+    pub paired: Option<usize>,
 }
 
 /// What is known of a column of a batch.
@@ -149,13 +152,14 @@ pub fn compile(
     let mut uses = Uses::default();
     let mut functions = String::new();
     let mut raises = predicate(
-        spec.predicate.as_ref(),
+        (spec.predicate.as_ref(), spec.paired),
         schema,
         inputs,
         &mut uses,
         &mut functions,
     )?;
-    let mask = predicate_word(spec.predicate.as_ref(), schema, &uses, &mut functions);
+    let mask = spec.paired.is_none()
+        && predicate_word(spec.predicate.as_ref(), schema, &uses, &mut functions);
     let mut values = Vec::new();
     for (name, expr) in &spec.values {
         let mut body = Body::new(schema, inputs, &mut uses);
@@ -185,7 +189,8 @@ pub fn compile(
             "struct {alias}Option {{ value: {alias}, valid: bool }}"
         );
         let _ = writeln!(functions, "const {upper}_NULLABLE: bool = {nullable};");
-        function(&mut functions, name, &format!("{alias}Option"), &lines);
+        let result = format!("{alias}Option");
+        function(&mut functions, name, ONE_ROW, &result, &lines);
         let decimal = matches!(value.data_type, DataType::Decimal128(_, _));
         values.push(GeneratedValue {
             function: name.clone(),
@@ -223,19 +228,24 @@ pub fn compile(
 }
 
 fn predicate(
-    expr: Option<&Expr>,
+    (expr, paired): (Option<&Expr>, Option<usize>),
     schema: &Schema,
     inputs: &[ColumnLayout],
     uses: &mut Uses,
     text: &mut String,
 ) -> Result<bool, ExprError> {
     let mut body = Body::new(schema, inputs, uses);
+    body.others = paired;
     let truth = match expr {
         Some(expr) => body.truth(expr)?,
         None => "true".into(),
     };
     body.lines.push(format!("return {truth};"));
-    function(text, "predicate", "bool", &body.lines);
+    let parameters = match paired {
+        Some(_) => "row: u32, other: u32",
+        None => ONE_ROW,
+    };
+    function(text, "predicate", parameters, "bool", &body.lines);
     Ok(body.raises)
 }
 
@@ -258,8 +268,10 @@ fn predicate_word(expr: Option<&Expr>, schema: &Schema, uses: &Uses, text: &mut 
     true
 }
 
-fn function(text: &mut String, name: &str, result: &str, lines: &[String]) {
-    let _ = writeln!(text, "fn {name}(row: u32) -> {result} {{");
+const ONE_ROW: &str = "row: u32";
+
+fn function(text: &mut String, name: &str, parameters: &str, result: &str, lines: &[String]) {
+    let _ = writeln!(text, "fn {name}({parameters}) -> {result} {{");
     for line in lines {
         let _ = writeln!(text, "  {line}");
     }

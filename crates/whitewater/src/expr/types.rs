@@ -229,4 +229,43 @@ impl Expr {
             }
         }
     }
+
+    /// The same over a schema in which `by` other columns come first.
+    pub fn shifted(&self, by: usize) -> Self {
+        let all = |exprs: &[Expr]| exprs.iter().map(|e| e.shifted(by)).collect();
+        let boxed = |e: &Expr| Box::new(e.shifted(by));
+        match self {
+            Expr::Column { index } => Expr::Column { index: index + by },
+            Expr::Literal(literal) => Expr::Literal(literal.clone()),
+            Expr::Binary { op, left, right } => left.shifted(by).binary(*op, right.shifted(by)),
+            Expr::Not(e) => Expr::Not(boxed(e)),
+            Expr::Negate(e) => Expr::Negate(boxed(e)),
+            Expr::IsNull(e) => Expr::IsNull(boxed(e)),
+            Expr::IsNotNull(e) => Expr::IsNotNull(boxed(e)),
+            Expr::Case {
+                when_then,
+                otherwise,
+            } => Expr::Case {
+                when_then: when_then
+                    .iter()
+                    .map(|(when, then)| (when.shifted(by), then.shifted(by)))
+                    .collect(),
+                otherwise: otherwise.as_deref().map(boxed),
+            },
+            Expr::Cast { expr, to, safe } => Expr::Cast {
+                expr: boxed(expr),
+                to: to.clone(),
+                safe: *safe,
+            },
+            Expr::InList {
+                expr,
+                list,
+                negated,
+            } => Expr::InList {
+                expr: boxed(expr),
+                list: all(list),
+                negated: *negated,
+            },
+        }
+    }
 }

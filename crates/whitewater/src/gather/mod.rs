@@ -7,8 +7,8 @@ use arrow::datatypes::DataType;
 use whitewater_gpu::{Buffer, Device, Shader};
 
 pub use concat::concat;
-pub(crate) use rearrange::numbers;
 pub use rearrange::{copy_if_else, gather_checked, gather_or_null, reverse, scatter, shift};
+pub(crate) use rearrange::{nulls, numbers};
 
 use crate::{
     Batch, Error, Storage,

@@ -1,19 +1,17 @@
 //! Rows in other places: by numbers that may be out of range, scattered, chosen, reversed, shifted. A small kernel
 //! makes the map that says which row each output is, and a gather does the rest, for columns of every type.
 
-use arrow::{
-    array::{RecordBatch, new_null_array},
-    datatypes::{Field, Schema},
-};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use std::sync::Arc;
 use whitewater_gpu::{Buffer, Device, Shader};
 
 use super::{concat, gather, slice};
 use crate::{
-    Batch, Error, bitmask,
+    Batch, Column, Error, Storage, bitmask,
     column::bit_words_bytes,
     kernels::LIBRARY,
     params::{WORKGROUP, grid},
+    ragged::{has_long_offsets, is_ragged},
 };
 
 #[repr(C)]
@@ -102,10 +100,7 @@ pub fn gather_or_null(
         return gather(device, batch, map, 0);
     }
     if batch.rows == 0 {
-        let fields = schema.fields().iter();
-        let nulls = fields.map(|field| new_null_array(field.data_type(), rows));
-        let host = RecordBatch::try_new(schema.clone(), nulls.collect())?;
-        return Batch::upload(device, &host);
+        return nulls(device, &schema, rows);
     }
     let (clamped, inside) = clamp(device, batch.rows, map, rows)?;
     let mut gathered = gather(device, batch, &clamped, rows)?;
@@ -117,6 +112,46 @@ pub fn gather_or_null(
     }
     gathered.schema = schema;
     Ok(gathered)
+}
+
+/// `rows` rows of nulls.
+pub(crate) fn nulls(device: &Device, schema: &SchemaRef, rows: usize) -> Result<Batch, Error> {
+    let mut columns = Vec::new();
+    for field in schema.fields() {
+        let data_type = field.data_type();
+        let words = |bytes: u64| device.alloc_filled(bytes, 0);
+        let data = match data_type {
+            DataType::Null => Storage::None,
+            DataType::Boolean => Storage::Bits(words(bit_words_bytes(rows))?),
+            _ if is_ragged(data_type) => Storage::Bytes {
+                offsets: words(
+                    (rows as u64 + 1) * if has_long_offsets(data_type) { 8 } else { 4 },
+                )?,
+                bytes: device.alloc(0)?,
+                longest: 0,
+            },
+            other => {
+                let width = other
+                    .primitive_width()
+                    .ok_or_else(|| Error::unsupported(format!("a column of type {other}")))?;
+                Storage::Fixed(words((rows * width) as u64)?)
+            }
+        };
+        columns.push(Column {
+            data_type: data_type.clone(),
+            len: rows,
+            validity: match data_type {
+                DataType::Null => None,
+                _ => Some(words(bit_words_bytes(rows))?),
+            },
+            data,
+        });
+    }
+    Ok(Batch {
+        schema: schema.clone(),
+        columns,
+        rows,
+    })
 }
 
 /// As [`gather`] for row numbers that nobody has checked: [`Error::OutOfRange`] if one is. Waits for that.

@@ -12,7 +12,6 @@
 //! defined.
 
 mod emit;
-pub mod keys;
 mod run;
 pub(crate) mod states;
 mod tiers;
@@ -25,9 +24,9 @@ use whitewater_gpu::Device;
 use crate::{
     Batch, Error,
     aggregate::{Accumulators, Aggregation, Flavour},
+    keys::Keys,
     pipeline::{Compiled, describe},
 };
-use keys::Keys;
 use run::{Run, Table};
 
 /// The largest table that is tried.

@@ -2,14 +2,12 @@
 
 use whitewater_gpu::{Buffer, Device, Kernel, Launch, Shader};
 
-use super::{
-    keys::Keys,
-    tiers::{self, Local},
-};
+use super::tiers::{self, Local};
 use crate::{
     Batch, Error,
     aggregate::accumulators::Accumulators,
     kernels::LIBRARY,
+    keys::Keys,
     params::grid,
     pipeline::Compiled,
     ragged::KEY_GROUP,
@@ -301,7 +299,7 @@ impl Run<'_> {
             .device
             .kernel(&self.specify(shader, local), "evaluate")?;
         self.launch(&kernel, table, None, groups as u64)
-            .bind(0, 15, listed)
+            .bind(0, output::MAP_BINDING, listed)
             .bind_group(output::GROUP, &output.buffers)
             .moves(output.buffers.iter().map(Buffer::len).sum())
             .run(self.grid(groups as u64))?;

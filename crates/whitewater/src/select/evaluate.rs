@@ -5,7 +5,7 @@ use whitewater_gpu::{Buffer, Device};
 
 use super::{
     filter::Select,
-    output::{GROUP, Output, SOURCE_GROUP},
+    output::{GROUP, MAP_BINDING, Output, SOURCE_GROUP},
 };
 use crate::{
     Batch, Column, Error,
@@ -138,7 +138,7 @@ impl Select<'_> {
                 .params(&[rows as u32, first as u32])
                 .moves(compiled.bytes() + output.buffers.iter().map(Buffer::len).sum::<u64>());
             if let Some(map) = map {
-                launch = launch.bind(0, 15, map);
+                launch = launch.bind(0, MAP_BINDING, map);
             }
             launch.run(grid(self.device, rows as u64, tile.size.into()))?;
         }

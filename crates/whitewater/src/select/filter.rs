@@ -23,11 +23,12 @@ use super::{
 };
 use crate::{
     Batch, Column, Error, Storage,
-    expr::{ColumnLayout, Expr, Generated, Op, Pipeline, compile},
+    expr::{ColumnLayout, Expr, Generated, Literal, Op, Pipeline, compile},
     kernels::LIBRARY,
     params::grid,
     pipeline::{Compiled, bindings, describe},
     ragged::is_ragged,
+    table::u32_columns,
 };
 
 /// How a kernel cuts rows into tiles of `size * items`, and how many invocations a multiprocessor is to hold.
@@ -97,6 +98,7 @@ pub fn check(
         predicate: predicate.cloned(),
         values,
         narrow: true,
+        paired: None,
     };
     compile(&spec, schema, &layouts)?;
     Ok(())
@@ -190,6 +192,30 @@ pub(crate) fn map_of_mask(
         outputs: &[],
     };
     select.map()
+}
+
+/// The rows (u32) whose value of `values` (u32) is not `u32::MAX`, those values, and how many they are. Waits for that.
+pub(crate) fn rows_with_values(
+    device: &Device,
+    values: &Buffer,
+    rows: usize,
+) -> Result<(Buffer, Buffer, usize), Error> {
+    let batch = u32_columns([values], rows);
+    let none = Expr::Literal(Literal::UInt32(u32::MAX));
+    let predicate = Expr::column(0).binary(Op::Ne, none);
+    let select = Select {
+        device,
+        batch: &batch,
+        predicate: Some(&predicate),
+        outputs: &batch.outputs(),
+    };
+    let compiled = Compiled::new(device, &batch, select.predicate, select.values())?;
+    let (output, numbers, taken) = select.take_rows(&compiled, 8, |output| {
+        select.declare(&compiled, output)?;
+        output.numbers("row")
+    })?;
+    let values = output.buffers[numbers - 1].clone();
+    Ok((output.buffers[numbers].clone(), values, taken))
 }
 
 pub(super) struct Select<'a> {

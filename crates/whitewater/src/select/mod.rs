@@ -5,5 +5,5 @@ mod filter;
 pub(crate) mod output;
 
 pub(crate) use evaluate::{Rows, copy_rows};
-pub(crate) use filter::map_of_mask;
 pub use filter::{check, drop_nulls, filter_project};
+pub(crate) use filter::{map_of_mask, rows_with_values};

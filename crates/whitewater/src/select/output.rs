@@ -12,18 +12,23 @@
 //! rows that are neighbours in the output: `evaluate.wesl` does.
 
 use arrow::datatypes::DataType;
-use whitewater_gpu::{Buffer, Device};
+use whitewater_gpu::{Buffer, Device, Shader};
 
 use crate::{
     Column, Error, Storage,
     column::bit_words_bytes,
     expr::{DeviceType, GeneratedValue},
+    kernels::LIBRARY,
+    params::{WORKGROUP, grid},
 };
 
 /// Bind group of the output buffers.
 pub(crate) const GROUP: u32 = 2;
 /// Bind group of bitmaps that are gathered beside the computed values.
 pub(crate) const SOURCE_GROUP: u32 = 3;
+
+/// Binding of the list of rows that outputs are of, in the first group.
+pub(crate) const MAP_BINDING: u32 = 15;
 
 /// What a row takes in a buffer.
 #[derive(Clone, Copy, PartialEq)]
@@ -198,6 +203,37 @@ impl<'a> Output<'a> {
     /// How many rows an invocation loads before it stores the first, of up to `most`: a few words each.
     pub(crate) fn rows_at_once(&self, most: u32) -> u32 {
         (most / (self.loads.len() as u32).next_power_of_two()).max(1)
+    }
+
+    /// Evaluates the outputs of `rows` rows, those in `map` if there is one. `specialise` gives the kernel what their
+    /// text imports; `bound` has the buffers of that, by group and binding.
+    pub(crate) fn evaluate(
+        &self,
+        rows: usize,
+        map: Option<&Buffer>,
+        specialise: impl FnOnce(Shader) -> Shader,
+        bound: &[(u32, u32, &Buffer)],
+    ) -> Result<(), Error> {
+        let shader = Shader::new(&LIBRARY, "package::select::evaluate")
+            .constant("SIZE", "u32", WORKGROUP)
+            .feature("MAPPED", map.is_some())
+            .generated("package::output", self.text());
+        let kernel = self.device.kernel(&specialise(shader), "evaluate")?;
+        let listed = map.map(|map| (0, MAP_BINDING, map));
+        let bytes = bound.iter().map(|(_, _, buffer)| buffer.len());
+        let launch = bound
+            .iter()
+            .copied()
+            .chain(listed)
+            .fold(kernel.launch(), |launch, (group, binding, buffer)| {
+                launch.bind(group, binding, buffer)
+            });
+        launch
+            .bind_group(GROUP, &self.buffers)
+            .params(&[rows as u32, 0])
+            .moves(bytes.sum::<u64>() + self.buffers.iter().map(Buffer::len).sum::<u64>())
+            .run(grid(self.device, rows as u64, WORKGROUP.into()))?;
+        Ok(())
     }
 
     /// A line of the body.

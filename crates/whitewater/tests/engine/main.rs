@@ -5,6 +5,7 @@ mod bitmask;
 mod columns;
 mod compare;
 mod gather;
+mod join;
 mod partition;
 mod rearrange;
 mod scan;

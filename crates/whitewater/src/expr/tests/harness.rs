@@ -157,6 +157,7 @@ fn run(expr: &Expr, batch: &RecordBatch, layout: &[ColumnLayout]) -> (Vec<Row>, 
         predicate: boolean.then(|| expr.clone()),
         values: vec![("value".into(), expr.clone())],
         narrow: false,
+        paired: None,
     };
     let generated = compile(&spec, &schema, layout).unwrap();
     let value = &generated.values[0];

@@ -29,6 +29,7 @@ fn generate(predicate: Option<Expr>, value: Expr, layout: ColumnLayout) -> crate
         predicate,
         values: vec![("value0".into(), value)],
         narrow: true,
+        paired: None,
     };
     compile(&spec, &schema(), &[layout; 4]).unwrap()
 }

@@ -1,9 +1,12 @@
-//! The key columns of an aggregation as `package::keys`: the packed key or the hash of a row, and
-//! whether a row has the key of a slot.
+//! Key columns as `package::keys`: the packed key or the hash of a row, and whether a row has the key of a slot.
 //!
 //! Keys whose bits (with a bit for null where a column has nulls) fit one word are packed into it and
 //! compared there. Others are hashed; a slot then names a row, and equality reads that row's columns.
 //! Null equals null. Floats group as DataFusion does it: zeros of both signs are one key.
+
+mod join;
+
+pub(crate) use join::Comparison;
 
 use std::fmt::Write;
 
@@ -16,6 +19,9 @@ use crate::{
     pipeline::describe,
     ragged::{RaggedKey, can_be_key, ragged_column},
 };
+
+/// Bytes of the longest string that a word holds whole, with its length in 3 bits.
+const SHORT: u64 = 7;
 
 /// A key column.
 enum Key {
@@ -109,7 +115,7 @@ impl Keys {
 
     /// Whether strings are told apart by a word that holds them whole.
     fn is_short(&self, key: &RaggedKey) -> bool {
-        !self.canonical && key.longest <= 7
+        !self.canonical && key.longest <= SHORT
     }
 
     /// Bits of all keys packed, if each has a fixed number of them.
@@ -122,7 +128,7 @@ impl Keys {
             .map(|(key, nullable)| {
                 let bits = match key {
                     Key::Fixed { bits, .. } => *bits,
-                    Key::Bytes(key) if key.longest <= 7 => 8 * key.longest as u32 + 3,
+                    Key::Bytes(key) if key.longest <= SHORT => 8 * key.longest as u32 + 3,
                     Key::Bytes(_) => return None,
                 };
                 Some(bits + u32::from(*nullable))
@@ -139,6 +145,20 @@ impl Keys {
     }
 
     fn write(&self, text: &mut String) -> std::fmt::Result {
+        let short = |key: &RaggedKey, _| self.is_short(key);
+        self.write_parts(text, short)?;
+        match self.packed_bits().filter(|bits| *bits <= 64) {
+            Some(_) => self.write_packed(text),
+            None => self.write_hashed(text),
+        }
+    }
+
+    /// Imports, and `part{index}` of every key; `short` tells whether a word holds a key's strings whole.
+    fn write_parts(
+        &self,
+        text: &mut String,
+        short: impl Fn(&RaggedKey, usize) -> bool,
+    ) -> std::fmt::Result {
         writeln!(
             text,
             "import package::kernels::hash::{{fold_u64, hash_combine, hash_u64}};\n\
@@ -156,15 +176,12 @@ impl Keys {
                     device, decimal, ..
                 } => fixed(text, index, *device, *decimal)?,
                 Key::Bytes(key) => {
-                    bytes(text, index, binding, key, self.is_short(key))?;
+                    bytes(text, index, binding, key, short(key, index))?;
                     binding += key.buffers.len();
                 }
             }
         }
-        match self.packed_bits().filter(|bits| *bits <= 64) {
-            Some(_) => self.write_packed(text),
-            None => self.write_hashed(text),
-        }
+        Ok(())
     }
 
     fn write_packed(&self, text: &mut String) -> std::fmt::Result {
@@ -243,7 +260,7 @@ impl Keys {
             {
                 writeln!(
                     text,
-                    "    if (a{index}.valid && !same_bytes{index}(row, other)) {{ return false; }}"
+                    "    if (a{index}.valid && !same_bytes{index}_{index}(other, row)) {{ return false; }}"
                 )?;
             }
         }
@@ -295,31 +312,44 @@ fn bytes(
          let valid = {valid};\n    if (!valid) {{ return Part{index}(0lu, 0lu, false); }}"
     )?;
     if short {
-        writeln!(
+        if key.longest > SHORT {
+            // As a string of length 0 that has a byte: equal to none that is short.
+            writeln!(
+                text,
+                "    if (length > {SHORT}u) {{ return Part{index}(8lu, 0lu, true); }}"
+            )?;
+        }
+        return writeln!(
             text,
             "    var low = u64(length);\n    for (var i = 0u; i < length; i++) {{\n        \
              let at = start + u64(i);\n        \
              low |= u64(byte_of(bytes{index}[u32(at >> 2u)], at)) << (3u + 8u * i);\n    }}\n    \
              return Part{index}(low, 0lu, true);\n}}"
-        )?;
-    } else {
-        writeln!(
-            text,
-            "    var h = 0lu;\n    var word = 0lu;\n    for (var i = 0u; i < length; i++) {{\n        \
-             let at = start + u64(i);\n        \
-             word |= u64(byte_of(bytes{index}[u32(at >> 2u)], at)) << (8u * (i & 7u));\n        \
-             if ((i & 7u) == 7u) {{ h = hash_combine(h, word); word = 0lu; }}\n    }}\n    \
-             return Part{index}(hash_combine(h, word), u64(length), true);\n}}\n\
-             fn same_bytes{index}(a: u32, b: u32) -> bool {{\n    \
-             let x = u64(offsets{index}[a]);\n    let y = u64(offsets{index}[b]);\n    \
-             let length = u32(u64(offsets{index}[a + 1u]) - x);\n    \
-             for (var i = 0u; i < length; i++) {{\n        \
-             let p = x + u64(i);\n        let q = y + u64(i);\n        \
-             if (byte_of(bytes{index}[u32(p >> 2u)], p) != byte_of(bytes{index}[u32(q >> 2u)], q)) {{ return false; }}\n    }}\n    \
-             return true;\n}}"
-        )?;
+        );
     }
-    Ok(())
+    writeln!(
+        text,
+        "    var h = 0lu;\n    var word = 0lu;\n    for (var i = 0u; i < length; i++) {{\n        \
+         let at = start + u64(i);\n        \
+         word |= u64(byte_of(bytes{index}[u32(at >> 2u)], at)) << (8u * (i & 7u));\n        \
+         if ((i & 7u) == 7u) {{ h = hash_combine(h, word); word = 0lu; }}\n    }}\n    \
+         return Part{index}(hash_combine(h, word), u64(length), true);\n}}"
+    )?;
+    same_bytes(text, index, index)
+}
+
+/// `same_bytes{a}_{b}`: whether the strings of row `left` of key `a` and row `right` of key `b`, of one length, are equal.
+fn same_bytes(text: &mut String, a: usize, b: usize) -> std::fmt::Result {
+    writeln!(
+        text,
+        "fn same_bytes{a}_{b}(left: u32, right: u32) -> bool {{\n    \
+         let x = u64(offsets{a}[left]);\n    let y = u64(offsets{b}[right]);\n    \
+         let length = u32(u64(offsets{a}[left + 1u]) - x);\n    \
+         for (var i = 0u; i < length; i++) {{\n        \
+         let p = x + u64(i);\n        let q = y + u64(i);\n        \
+         if (byte_of(bytes{a}[u32(p >> 2u)], p) != byte_of(bytes{b}[u32(q >> 2u)], q)) {{ return false; }}\n    }}\n    \
+         return true;\n}}"
+    )
 }
 
 /// The schema-level check of a key, for planners: what [`Keys::plan`] would refuse.
