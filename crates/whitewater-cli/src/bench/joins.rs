@@ -210,7 +210,7 @@ fn by_condition() -> MakeCase {
     })
 }
 
-/// 100 000 rows with as many, whose keys are two: 5 billion pairs, which are counted, and 50 000 rows a key.
+/// 100 000 rows with as many, whose keys are two: 50 000 rows a key.
 fn by_few_keys() -> MakeCase {
     const EACH: u64 = 100_000;
     Box::new(|context: &Context| {

@@ -128,11 +128,11 @@ impl Case {
             Kind::Inner | Kind::Outer(_) | Kind::FullOuter => {
                 let keeps = |side| kind == Kind::FullOuter || kind == Kind::Outer(side);
                 let mut pairs = pairs.iter().peekable();
-                for p in 0..probes {
+                for (p, matched) in has[1].iter().enumerate() {
                     while let Some((b, _)) = pairs.next_if(|(_, of)| *of == p) {
                         rows.push((Some(*b as u32), Some(p as u32), true));
                     }
-                    if !has[1][p] && keeps(Side::Probe) {
+                    if !matched && keeps(Side::Probe) {
                         rows.push((None, Some(p as u32), false));
                     }
                 }
