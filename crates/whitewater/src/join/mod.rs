@@ -19,6 +19,7 @@ mod emit;
 mod grace;
 mod matches;
 mod nested;
+mod split;
 mod table;
 
 use std::sync::Arc;
