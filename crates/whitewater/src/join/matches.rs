@@ -140,8 +140,7 @@ impl Joiner {
         let mut output = Output::new(&self.table.device, rows);
         output.import("import package::join::marks::has_matched;\n");
         let matched = output.flag("has_matched(row)")?;
-        let slot_numbers = self.table.slot_numbers()?;
-        let bound = [(0, 3, &slot_numbers), (0, 7, slot_marks)];
+        let bound = [(0, 3, &self.table.slot_numbers), (0, 7, slot_marks)];
         output.evaluate(rows, None, |shader| shader, &bound)?;
         Ok(output.buffers[matched].clone())
     }

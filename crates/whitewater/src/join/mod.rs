@@ -19,7 +19,6 @@ mod emit;
 mod grace;
 mod matches;
 mod nested;
-mod split;
 mod table;
 
 use std::sync::Arc;

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema};
 use whitewater_gpu::{Buffer, Device, Shader};
 
-use super::{JoinKey, split::split_from};
+use super::JoinKey;
 use crate::{
     Batch, Error,
     column::bit_words_bytes,
@@ -46,12 +46,12 @@ pub struct Table {
     pub(super) keys: Vec<JoinKey>,
     pub(super) slots: Buffer,
     pub(super) slot_count: u32,
-    /// The slot of each row; the number of slots for one without an equal. In the order of `split`, if there is one.
-    placed: Buffer,
-    /// The rows in the order in which they went into the table, if that is not their own.
-    split: Option<Buffer>,
+    /// The slot of each row; the number of slots for one without an equal.
+    pub(super) slot_numbers: Buffer,
     /// The rows by runs; none where every key occurs once, and a run is its row.
     pub(super) order: Option<Buffer>,
+    /// Whether a row has no equal, since a part of its key is null.
+    pub(super) has_null: bool,
 }
 
 impl std::fmt::Debug for Table {
@@ -86,9 +86,9 @@ impl Table {
             keys: keys.to_vec(),
             slots,
             slot_count,
-            placed: device.alloc(batch.rows as u64 * 4)?,
-            split: None,
+            slot_numbers: device.alloc(batch.rows as u64 * 4)?,
             order: None,
+            has_null: false,
         };
         if batch.rows > 0 {
             table.insert()?;
@@ -139,62 +139,28 @@ impl Table {
 
     fn insert(&mut self) -> Result<(), Error> {
         let side = Sides::new(self, None, None)?;
-        let status = self.device.alloc_filled(4, 0)?;
+        let status = self.device.alloc_filled(8, 0)?;
         let rows = self.batch.rows as u32;
-        let split = match side.packed && self.batch.rows >= split_from(&self.device) {
-            true => Some(side.split(&self.device, self.batch.rows)?),
-            false => None,
-        };
         let shader = side
             .specialise(Shader::new(&LIBRARY, "package::join::insert"))
-            .feature("SPLIT", split.is_some())
             .constant("SIZE", "u32", WORKGROUP);
         let kernel = self.device.kernel(&shader, "insert")?;
-        let mut launch = side
-            .compiled
+        side.compiled
             .bind(kernel.launch())
             .bind_group(KEY_GROUP, &side.keys.buffers)
             .bind(0, 2, &self.slots)
-            .bind(0, 3, &self.placed)
-            .bind(0, 4, &status);
-        if let Some(split) = &split {
-            launch = launch
-                .bind(0, 6, &split.words)
-                .bind(0, 7, &split.rows)
-                .bind(0, 8, &split.starts);
-        }
-        launch
+            .bind(0, 3, &self.slot_numbers)
+            .bind(0, 4, &status)
             .params(&[rows, self.slot_count])
             .moves(side.compiled.bytes() + u64::from(rows) * 4 + 2 * self.slots.len())
             .run(grid(&self.device, rows.into(), WORKGROUP.into()))?;
-        self.split = split.map(|split| split.rows);
-        let twice = status.download_as::<u32>()?[0] != 0;
+        let status = status.download_as::<u32>()?;
         side.compiled.check()?;
-        if twice {
+        self.has_null = status[1] != 0;
+        if status[0] != 0 {
             self.order = Some(self.lay_side_by_side()?);
         }
         Ok(())
-    }
-
-    /// The slot of each row; the number of slots for one without an equal.
-    pub(super) fn slot_numbers(&self) -> Result<Buffer, Error> {
-        let Some(rows) = &self.split else {
-            return Ok(self.placed.clone());
-        };
-        let numbers = self.device.alloc(self.placed.len())?;
-        let shader =
-            Shader::new(&LIBRARY, "package::join::place").constant("SIZE", "u32", WORKGROUP);
-        let count = self.batch.rows as u64;
-        self.device
-            .kernel(&shader, "place_numbers")?
-            .launch()
-            .bind(0, 2, rows)
-            .bind(0, 3, &self.placed)
-            .bind(0, 4, &numbers)
-            .params(&[count as u32])
-            .moves(count * 12)
-            .run(grid(&self.device, count, WORKGROUP.into()))?;
-        Ok(numbers)
     }
 
     /// The rows by runs, which the slots then tell.
@@ -220,25 +186,18 @@ impl Table {
                 .run(grid(&self.device, rows as u64, per_workgroup.into()))?;
             Ok(())
         };
-        launch("count_numbers", &self.placed, WORKGROUP * 8)?;
-        // The sort uses up what it is given.
-        let copied = |numbers: &Buffer| -> Result<Buffer, Error> {
-            let copy = self.device.alloc(numbers.len())?;
-            self.device.copy(numbers, &copy, numbers.len())?;
-            Ok(copy)
-        };
+        launch("count_numbers", &self.slot_numbers, WORKGROUP * 8)?;
+        // The sort uses up its keys.
+        let numbers = self.device.alloc(rows as u64 * 4)?;
+        self.device
+            .copy(&self.slot_numbers, &numbers, rows as u64 * 4)?;
         let words = Words {
-            keys: copied(&self.placed)?,
+            keys: numbers,
             bits,
             wide: false,
             bins: bins.clone(),
         };
-        // Rows of one key are in one part, and there in their order.
-        let values = match &self.split {
-            Some(rows) => Values::Given(copied(rows)?),
-            None => Values::Numbers,
-        };
-        let sorted = sort_words(&self.device, words, 0, values, rows)?;
+        let sorted = sort_words(&self.device, words, 0, Values::Numbers, rows)?;
         launch("tell_runs", &sorted.keys, WORKGROUP)?;
         sorted.order()
     }
@@ -250,8 +209,6 @@ pub(super) struct Sides {
     keys: Keys,
     text: String,
     by_rows: bool,
-    /// Whether a word tells a key whole.
-    packed: bool,
 }
 
 /// A batch with the columns of both; it is never read by rows of its own.
@@ -290,11 +247,10 @@ impl Sides {
         }
         let keys = Keys::plan(&exprs, &both)?;
         let nulls_equal: Vec<bool> = table.keys.iter().map(|key| key.null_equals_null).collect();
-        let comparison = Comparison {
+        let text = keys.join_text(&Comparison {
             nulls_equal: &nulls_equal,
             by_rows: table.by_rows(),
-        };
-        let (text, packed) = (keys.join_text(&comparison), keys.are_packed(&comparison));
+        });
         let spec = Pipeline {
             predicate: condition.cloned(),
             values: keys.values.clone(),
@@ -306,7 +262,6 @@ impl Sides {
             keys,
             text,
             by_rows: table.by_rows(),
-            packed,
         })
     }
 

@@ -67,11 +67,6 @@ impl Keys {
         Ok(())
     }
 
-    /// Whether a word of a slot tells a key whole.
-    pub(crate) fn are_packed(&self, comparison: &Comparison<'_>) -> bool {
-        !comparison.by_rows && self.pair_bits(comparison).is_some()
-    }
-
     fn is_short_pair(&self, pair: usize) -> bool {
         matches!(&self.keys[pair].0, Key::Bytes(key) if key.longest <= SHORT)
     }

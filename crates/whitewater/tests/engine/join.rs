@@ -665,22 +665,6 @@ fn several_batches_and_chunks() {
     }
 }
 
-/// Build sides that are split by regions of the table: unique keys and not, nulls that match and not.
-#[test]
-fn large_build_sides() {
-    for (rows, domain) in [(300, 97), (64, 1000), (400, 100_000)] {
-        for (nulls, null_equals_null) in [(true, false), (true, true), (false, false)] {
-            Case {
-                build: side(&[DataType::Int64], rows, domain, 1, nulls),
-                probe: side(&[DataType::Int64], 80, domain, 2, nulls),
-                keys: vec![(0, 0, null_equals_null)],
-                less: None,
-            }
-            .check_all();
-        }
-    }
-}
-
 /// 90 % of the rows have one key.
 #[test]
 fn skewed_keys() {
