@@ -25,8 +25,8 @@ use crate::{
     table::u32_columns,
 };
 
-/// Candidates of a tile, whose first probe row is known.
-const TILE: u32 = 1024;
+/// Candidates of a tile, whose first probe row is known: of 128 to 1024 on an H200 the fastest.
+const TILE: u32 = 128;
 /// Segments whose counts are summed up.
 const SEGMENTS: u32 = 1024;
 /// The result of one chunk may take this share of the memory that is free.

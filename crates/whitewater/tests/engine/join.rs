@@ -665,6 +665,22 @@ fn several_batches_and_chunks() {
     }
 }
 
+/// Tables of some hundred keys: unique and not, nulls that match and not.
+#[test]
+fn larger_build_sides() {
+    for (rows, domain) in [(300, 97), (400, 100_000)] {
+        for (nulls, null_equals_null) in [(true, false), (true, true), (false, false)] {
+            Case {
+                build: side(&[DataType::Int64], rows, domain, 1, nulls),
+                probe: side(&[DataType::Int64], 80, domain, 2, nulls),
+                keys: vec![(0, 0, null_equals_null)],
+                less: None,
+            }
+            .check_all();
+        }
+    }
+}
+
 /// 90 % of the rows have one key.
 #[test]
 fn skewed_keys() {
