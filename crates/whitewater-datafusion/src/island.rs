@@ -311,12 +311,22 @@ fn aggregate(
 ) -> Result<Aggregate, String> {
     let name = expr.fun().name();
     let unsupported = |what: &str| Err(format!("{name}{what} is not on the GPU"));
+    let skip_nulls = expr.ignore_nulls();
     let function = match name {
         "count" => Function::Count,
         "sum" => Function::Sum,
         "avg" => Function::Avg,
         "min" => Function::Min,
         "max" => Function::Max,
+        "bool_and" => Function::All,
+        "bool_or" => Function::Any,
+        "bit_and" => Function::BitAnd,
+        "bit_or" => Function::BitOr,
+        "bit_xor" => Function::BitXor,
+        "var" | "var_pop" | "stddev" | "stddev_pop" => Function::Variance,
+        "first_value" => Function::First { skip_nulls },
+        "last_value" => Function::Last { skip_nulls },
+        "median" => Function::Median,
         _ => return unsupported(""),
     };
     if expr.is_distinct() {

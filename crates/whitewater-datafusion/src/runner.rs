@@ -45,6 +45,7 @@ impl Runner {
     /// The island's rows of one batch, where it works on each alone.
     pub(crate) fn one(&self, batch: Batch) -> Result<Rows, whitewater::Error> {
         self.counted(|| match &self.work {
+            Work::Aggregate(aggregation) if aggregation.needs_all_rows() => Ok(Rows::Device(batch)),
             Work::Aggregate(aggregation) if aggregation.keys.is_empty() => {
                 Ok(Rows::Host(reduce(&self.device, &batch, aggregation)?))
             }
@@ -65,6 +66,10 @@ impl Runner {
     /// The island's rows, of what [`one`](Self::one) made of each batch.
     pub(crate) fn all(&self, rows: Vec<Rows>) -> Result<Vec<Rows>, whitewater::Error> {
         match &self.work {
+            Work::Aggregate(aggregation) if aggregation.needs_all_rows() => self.counted(|| {
+                let batch = concat(&self.device, &on_the_device(rows))?;
+                Ok(vec![Rows::Host(reduce(&self.device, &batch, aggregation)?)])
+            }),
             Work::Sort { keys, fetch } => self.counted(|| {
                 let batches = on_the_device(rows);
                 let sorted = sort(&self.device, &concat(&self.device, &batches)?, keys, *fetch)?;

@@ -14,11 +14,12 @@ use arrow::datatypes::{DataType, Field};
 
 use super::{
     Aggregate, Function,
+    registers::{BitOp, Held},
     state::{Encoding, StateColumn},
 };
 use crate::{
     Error,
-    expr::{DeviceType, Expr, GeneratedValue, Literal},
+    expr::{DeviceType, Expr, GeneratedValue, Literal, Op},
 };
 
 /// What one accumulator gathers of argument `arg`.
@@ -38,6 +39,8 @@ pub(crate) enum Gathers {
         minimum: bool,
         kind: DeviceType,
     },
+    /// What only a state in registers can gather; of rows where `arg` is not null, or of all.
+    Held { arg: Option<usize>, what: Held },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +76,8 @@ pub(crate) struct Accumulators {
     pub(crate) windows: u32,
     /// The columns of partial state, in the aggregates' order.
     pub(crate) state: Vec<StateColumn>,
+    /// Expressions whose values the host looks up once the states are known.
+    pub(crate) looked_up: Vec<Expr>,
 }
 
 impl Accumulators {
@@ -93,6 +98,7 @@ impl Accumulators {
             extremes: 0,
             windows,
             state: Vec::new(),
+            looked_up: Vec::new(),
         };
         if flavour == Flavour::Grouped && aggregates.is_empty() {
             // A state has a word at least.
@@ -109,6 +115,17 @@ impl Accumulators {
         aggregate: &Aggregate,
         describe: &impl Fn(&Expr) -> Result<GeneratedValue, Error>,
     ) -> Result<(), Error> {
+        if self.flavour == Flavour::Grouped && !aggregate.function.has_groups() {
+            return Err(Error::unsupported(format!(
+                "{:?} of groups",
+                aggregate.function
+            )));
+        }
+        if let Function::First { .. } | Function::Last { .. } | Function::Median =
+            aggregate.function
+        {
+            return self.row_or_rank(aggregate, describe);
+        }
         let arg = match filtered(aggregate) {
             Some(expr) => Some(self.argument(&expr, describe)?),
             None => None,
@@ -162,18 +179,157 @@ impl Accumulators {
                 self.column(count, Encoding::Plain, count_word, None);
                 self.column(sum, encoding, word, seen);
             }
-            (Function::Min | Function::Max, Some(arg), [field]) => {
-                if kind == DeviceType::I128 {
+            (Function::Min | Function::Max, Some(arg), [field]) if kind == DeviceType::I128 => {
+                if self.flavour == Flavour::Grouped {
                     return Err(unsupported());
                 }
                 let minimum = aggregate.function == Function::Min;
                 let seen = seen_of(self, arg);
+                let word = self.held(arg, Held::WideExtreme { minimum });
+                self.column(field, Encoding::WideOrdered { minimum }, word, seen);
+            }
+            (Function::Min | Function::Max | Function::Any | Function::All, Some(arg), [field]) => {
+                let of_flags = matches!(aggregate.function, Function::Any | Function::All);
+                if of_flags && kind != DeviceType::Bool {
+                    return Err(unsupported());
+                }
+                let minimum = matches!(aggregate.function, Function::Min | Function::All);
+                let seen = seen_of(self, arg);
                 let word = self.accumulator(Gathers::Extreme { arg, minimum, kind });
                 self.column(field, Encoding::Ordered { minimum }, word, seen);
+            }
+            (Function::CheckedSum, Some(arg), [field]) => {
+                let seen = seen_of(self, arg);
+                let (low, high) = match (kind, &data_type) {
+                    (DeviceType::I128, _) => {
+                        let high = self.held(arg, Held::Half { high: true });
+                        (self.held(arg, Held::Half { high: false }), Some(high))
+                    }
+                    (DeviceType::I64, DataType::Decimal128(_, _) | DataType::Int64) => {
+                        let whole = Gathers::Decimal { arg, narrow: true };
+                        (self.accumulator(whole), None)
+                    }
+                    (DeviceType::U64, DataType::UInt64) => {
+                        (self.held(arg, Held::Half { high: false }), None)
+                    }
+                    _ => return Err(unsupported()),
+                };
+                self.column(field, Encoding::Checked { high }, low, seen);
+            }
+            (Function::Product, Some(arg), [field]) => {
+                if !matches!(
+                    data_type,
+                    DataType::Int64 | DataType::UInt64 | DataType::Float64
+                ) {
+                    return Err(unsupported());
+                }
+                let seen = seen_of(self, arg);
+                let word = self.held(arg, Held::Product);
+                self.column(field, Encoding::Plain, word, seen);
+            }
+            (Function::BitAnd | Function::BitOr | Function::BitXor, Some(arg), [field]) => {
+                if !data_type.is_integer() {
+                    return Err(unsupported());
+                }
+                let op = match aggregate.function {
+                    Function::BitAnd => BitOp::And,
+                    Function::BitOr => BitOp::Or,
+                    _ => BitOp::Xor,
+                };
+                let seen = seen_of(self, arg);
+                let word = self.held(arg, Held::Bits(op));
+                self.column(field, Encoding::Plain, word, seen);
+            }
+            (Function::Variance, Some(arg), [count, mean, squares]) => {
+                if kind != DeviceType::F64 {
+                    return Err(unsupported());
+                }
+                let word = self.held(arg, Held::Moments);
+                for (field, word) in [count, mean, squares].into_iter().zip(word..) {
+                    self.column(field, Encoding::Plain, word, None);
+                }
+            }
+            (Function::ArgMin | Function::ArgMax, Some(arg), [field]) => {
+                if kind == DeviceType::I128 {
+                    return Err(unsupported());
+                }
+                let minimum = aggregate.function == Function::ArgMin;
+                let word = self.held(arg, Held::RowOf { minimum, kind });
+                let row = Encoding::Row { last: false };
+                self.column(field, row, word + 1, Some(word + 1));
             }
             _ => return Err(unsupported()),
         }
         Ok(())
+    }
+
+    /// The first, the last or the middle value, which the host looks up by its row or its rank.
+    fn row_or_rank(
+        &mut self,
+        aggregate: &Aggregate,
+        describe: &impl Fn(&Expr) -> Result<GeneratedValue, Error>,
+    ) -> Result<(), Error> {
+        let unsupported = || Error::unsupported(format!("{:?}", aggregate.function));
+        let argument = aggregate.argument.clone().ok_or_else(unsupported)?;
+        let fields: Vec<Arc<Field>> = aggregate.state.iter().cloned().map(Arc::new).collect();
+        let (last, skip_nulls) = match aggregate.function {
+            Function::First { skip_nulls } => (false, skip_nulls),
+            Function::Last { skip_nulls } => (true, skip_nulls),
+            _ => {
+                let value = filtered(aggregate).ok_or_else(unsupported)?;
+                let described = describe(&value)?;
+                if described.device == DeviceType::I128 || !described.data_type.is_numeric() {
+                    let what = format!("the median of {}", described.data_type);
+                    return Err(Error::unsupported(what));
+                }
+                let [field] = fields.as_slice() else {
+                    return Err(unsupported());
+                };
+                self.looked_up.push(value);
+                let middle = Encoding::Middle {
+                    argument: self.looked_up.len() - 1,
+                };
+                self.column(field, middle, 0, None);
+                return Ok(());
+            }
+        };
+        let [value, is_set] = fields.as_slice() else {
+            return Err(unsupported());
+        };
+        let known = skip_nulls.then(|| Expr::IsNotNull(Box::new(argument.clone())));
+        let taken = [aggregate.filter.clone(), known].into_iter().flatten();
+        let taken = taken.reduce(|all, one| all.binary(Op::And, one));
+        let arg = match taken {
+            Some(condition) => Some(self.argument(&one_where(condition, None), describe)?),
+            None => None,
+        };
+        let word = self.accumulator(Gathers::Held {
+            arg,
+            what: Held::Row { last },
+        });
+        self.looked_up.push(argument);
+        let picked = Encoding::Picked {
+            argument: self.looked_up.len() - 1,
+            last,
+        };
+        self.column(value, picked, word, Some(word));
+        self.column(is_set, Encoding::Seen, word, None);
+        Ok(())
+    }
+
+    /// The columns whose values are looked up in a row, with what is evaluated there.
+    pub(crate) fn picked(&self) -> impl Iterator<Item = (&StateColumn, &Expr)> {
+        self.state
+            .iter()
+            .filter_map(|column| match column.encoding {
+                Encoding::Picked { argument, .. } => Some((column, &self.looked_up[argument])),
+                _ => None,
+            })
+    }
+
+    fn held(&mut self, arg: usize, what: Held) -> u32 {
+        let arg = Some(arg);
+        self.accumulator(Gathers::Held { arg, what })
     }
 
     fn column(&mut self, field: &Arc<Field>, encoding: Encoding, word: u32, seen: Option<u32>) {
@@ -215,6 +371,7 @@ impl Accumulators {
             (Gathers::Float { .. }, Flavour::Private) => (1, 0),
             (Gathers::Float { .. }, Flavour::Grouped) => (2 * self.windows + 1, 4 * self.windows),
             (Gathers::Extreme { .. }, _) => (1, 0),
+            (Gathers::Held { what, .. }, _) => (what.words(), 0),
         };
         let word = self.words;
         let limb = match gathers {
@@ -267,6 +424,7 @@ impl Accumulators {
             | Gathers::Decimal { arg, .. }
             | Gathers::Float { arg }
             | Gathers::Extreme { arg, .. } => arg,
+            Gathers::Held { arg, .. } => arg?,
         };
         self.arguments[arg]
             .1
@@ -314,76 +472,7 @@ impl Accumulators {
 
     /// `Partial`, its identity, that of one row, the merge of two, and its words.
     fn private(&self, text: &mut String) -> std::fmt::Result {
-        let imports = "import package::kernels::int128::{I128, i128_add, i128_from_i64};\n\
-                       import package::kernels::order::{order_bool, order_u32, order_u64, \
-                       order_i32, order_i64, order_f32, order_f64};\n";
-        text.insert_str(0, imports);
-        let (mut fields, mut of, mut merge, mut store, mut load) = Default::default();
-        let lists: [&mut String; 5] = [&mut fields, &mut of, &mut merge, &mut store, &mut load];
-        let [fields, of, merge, store, load] = lists;
-        for (i, a) in self.list.iter().enumerate() {
-            let (ty, value) = match a.gathers {
-                Gathers::Count { .. } => ("u64", "1lu".to_string()),
-                Gathers::Integer { arg } => ("u64", format!("u64_of_{i}(in.value{arg})")),
-                Gathers::Decimal { arg, narrow } => ("I128", wide(arg, narrow)),
-                Gathers::Float { arg } => ("f64", format!("in.value{arg}")),
-                Gathers::Extreme { arg, minimum, kind } => {
-                    let flip = if minimum { "~" } else { "" };
-                    ("u64", format!("{flip}order_{}(in.value{arg})", kind.name()))
-                }
-            };
-            writeln!(fields, "    a{i}: {ty},")?;
-            match self.condition(a.gathers) {
-                Some(condition) => writeln!(of, "    if ({condition}) {{ p.a{i} = {value}; }}")?,
-                None => writeln!(of, "    p.a{i} = {value};")?,
-            }
-            let sum = match a.gathers {
-                Gathers::Decimal { .. } => format!("i128_add(a.a{i}, b.a{i})"),
-                Gathers::Extreme { .. } => format!("max(a.a{i}, b.a{i})"),
-                _ => format!("a.a{i} + b.a{i}"),
-            };
-            writeln!(merge, "    p.a{i} = {sum};")?;
-            let word = a.word;
-            match a.gathers {
-                Gathers::Decimal { .. } => {
-                    writeln!(store, "    partials[at + {word}u] = p.a{i}.lo;")?;
-                    writeln!(store, "    partials[at + {}u] = p.a{i}.hi;", word + 1)?;
-                    writeln!(
-                        load,
-                        "    p.a{i} = I128(partials[at + {word}u], partials[at + {}u]);",
-                        word + 1
-                    )?;
-                }
-                Gathers::Float { .. } => {
-                    writeln!(store, "    partials[at + {word}u] = bitcast<u64>(p.a{i});")?;
-                    writeln!(load, "    p.a{i} = bitcast<f64>(partials[at + {word}u]);")?;
-                }
-                _ => {
-                    writeln!(store, "    partials[at + {word}u] = p.a{i};")?;
-                    writeln!(load, "    p.a{i} = partials[at + {word}u];")?;
-                }
-            }
-            if let Gathers::Integer { arg } = a.gathers {
-                writeln!(
-                    text,
-                    "fn u64_of_{i}(v: Arg{arg}) -> u64 {{ return bitcast<u64>(v); }}"
-                )?;
-            }
-        }
-        if self.list.is_empty() {
-            writeln!(fields, "    unused: u32,")?;
-        }
-        let words = self.words;
-        write!(
-            text,
-            "struct Partial {{\n{fields}}}\n\
-             const WORDS: u32 = {words}u;\n\
-             @group(0) @binding(1) var<storage, read_write> partials: array<u64>;\n\
-             fn partial_of(in: Inputs) -> Partial {{\n    var p = Partial();\n{of}    return p;\n}}\n\
-             fn merge(a: Partial, b: Partial) -> Partial {{\n    var p = Partial();\n{merge}    return p;\n}}\n\
-             fn store(index: u32, p: Partial) {{\n    let at = index * WORDS;\n{store}}}\n\
-             fn load(index: u32) -> Partial {{\n    let at = index * WORDS;\n    var p = Partial();\n{load}    return p;\n}}\n"
-        )
+        super::registers::write(self, text)
     }
 
     /// The updates of a group's state in workgroup memory and in the global table, the flush of
@@ -405,12 +494,15 @@ pub(crate) fn wide(arg: usize, narrow: bool) -> String {
 fn filtered(aggregate: &Aggregate) -> Option<Expr> {
     match (&aggregate.filter, &aggregate.argument) {
         (None, argument) => argument.clone(),
-        (Some(filter), argument) => Some(Expr::Case {
-            when_then: vec![(
-                filter.clone(),
-                argument.clone().unwrap_or(Expr::Literal(Literal::Int64(1))),
-            )],
-            otherwise: None,
-        }),
+        (Some(filter), argument) => Some(one_where(filter.clone(), argument.clone())),
+    }
+}
+
+/// `value`, or 1 without one, where `condition` is true, else null.
+fn one_where(condition: Expr, value: Option<Expr>) -> Expr {
+    let value = value.unwrap_or(Expr::Literal(Literal::Int64(1)));
+    Expr::Case {
+        when_then: vec![(condition, value)],
+        otherwise: None,
     }
 }

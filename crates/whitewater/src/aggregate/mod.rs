@@ -10,6 +10,7 @@
 
 pub(crate) mod accumulators;
 mod reduce;
+pub(crate) mod registers;
 pub(crate) mod state;
 
 use arrow::datatypes::Field;
@@ -34,9 +35,48 @@ pub enum Function {
     Sum,
     /// State: the count, then the sum.
     Avg,
-    /// Of any type of at most 64 bits; floats by total order. State: the value.
+    /// Of any type of fixed width; floats by total order. State: the value. Groups' decimals are of at most 64
+    /// bits.
     Min,
     Max,
+    /// Of booleans: whether any, or every one, is true. State: the value.
+    Any,
+    All,
+    /// As [`Sum`](Self::Sum) of integers and decimals, but a sum that its type does not hold is
+    /// [`Error::Arithmetic`]; what partial sums come to does not matter.
+    CheckedSum,
+    /// Of 64-bit integers (wraps) and of `f64`, in a fixed order. State: the product.
+    Product,
+    /// Of integers. State: the value.
+    BitAnd,
+    BitOr,
+    BitXor,
+    /// What variances and standard deviations are made of, from `f64` in one pass (Chan, Golub and LeVeque,
+    /// "Updating formulae and a pairwise algorithm for computing sample variances", 1979). State: the count, the
+    /// mean, the sum of squared deviations from it.
+    Variance,
+    /// The value of the first (last) row, or of the first that is not null; of any type. State: the value, and
+    /// whether there is one.
+    First {
+        skip_nulls: bool,
+    },
+    Last {
+        skip_nulls: bool,
+    },
+    /// The row of the least (greatest) value, the first of several; floats by total order. State: its number (u64).
+    ArgMin,
+    ArgMax,
+    /// Of numbers, by selection. State: a list of the middle value, or of the two middle ones, of all rows: states
+    /// of several batches do not add up to that of all.
+    Median,
+}
+
+impl Function {
+    /// Whether [`group`](crate::groupby::group) can do it, and not only [`reduce`].
+    fn has_groups(self) -> bool {
+        use Function::*;
+        matches!(self, Count | Sum | Avg | Min | Max | Any | All)
+    }
 }
 
 /// One aggregate of a query.
@@ -61,6 +101,12 @@ pub struct Aggregation {
 }
 
 impl Aggregation {
+    /// Whether the states of several batches would not add up to that of all.
+    pub fn needs_all_rows(&self) -> bool {
+        let mut functions = self.aggregates.iter().map(|aggregate| aggregate.function);
+        functions.any(|function| function == Function::Median)
+    }
+
     /// Whether batches of `schema` can be aggregated so; what cannot is [`Error::Unsupported`].
     ///
     /// Decimals are taken to fit 64 bits: a batch where they do not may still be refused.
@@ -89,7 +135,11 @@ impl Aggregation {
             true => Flavour::Private,
             false => Flavour::Grouped,
         };
-        Accumulators::plan(&self.aggregates, flavour, 1, describe)?;
+        let plan = Accumulators::plan(&self.aggregates, flavour, 1, describe)?;
+        for (column, expr) in plan.picked() {
+            let field = column.field.as_ref().clone();
+            crate::select::check(None, &[(expr.clone(), field)], schema)?;
+        }
         let predicate = Pipeline {
             predicate: self.predicate.clone(),
             ..Pipeline::default()

@@ -158,5 +158,6 @@ fn state_words(
             ));
             Ok((format!("bitcast<u64>(s{index})"), "0lu".into()))
         }
+        _ => Err(Error::unsupported("such a state of groups")),
     }
 }

@@ -18,12 +18,16 @@ mod tiers;
 
 use std::sync::Arc;
 
-use arrow::{array::RecordBatch, datatypes::Schema};
+use arrow::{
+    array::RecordBatch,
+    datatypes::{Field, Schema},
+};
 use whitewater_gpu::Device;
 
 use crate::{
     Batch, Error,
     aggregate::{Accumulators, Aggregation, Flavour},
+    expr::Expr,
     keys::Keys,
     pipeline::{Compiled, describe},
 };
@@ -113,6 +117,22 @@ pub fn distinct(device: &Device, batch: &Batch) -> Result<Batch, Error> {
         ..Aggregation::default()
     };
     group(device, batch, &aggregation)
+}
+
+/// How many distinct values `expr` has over `batch`, nulls aside: SQL's `count(DISTINCT expr)`.
+///
+/// Costs and errors are those of [`group`] by it.
+pub fn count_distinct(device: &Device, batch: &Batch, expr: &Expr) -> Result<usize, Error> {
+    let data_type = match expr {
+        Expr::Column { index } => batch.schema.field(*index).data_type().clone(),
+        other => other.check(&batch.schema)?,
+    };
+    let aggregation = Aggregation {
+        predicate: Some(Expr::IsNotNull(Box::new(expr.clone()))),
+        keys: vec![(expr.clone(), Field::new("value", data_type, true))],
+        aggregates: Vec::new(),
+    };
+    Ok(group(device, batch, &aggregation)?.rows)
 }
 
 /// No groups, with the right columns.

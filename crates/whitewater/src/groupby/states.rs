@@ -84,6 +84,8 @@ fn update(plan: &Accumulators, text: &mut String, level: Level) -> Result {
         let table = format!("at + {word}u");
         let local = format!("at + {limb}u * REPLICAS");
         let body = match (a.gathers, level) {
+            // Not of groups.
+            (Gathers::Held { .. }, _) => continue,
             (Gathers::Count { .. }, Level::Table) => format!("table_add({table}, 1lu);"),
             (Gathers::Count { .. }, Level::Local) => format!("local_add({local}, 1u);"),
             (Gathers::Integer { arg }, Level::Table) => {
@@ -159,6 +161,7 @@ fn flush(plan: &Accumulators, text: &mut String) -> Result {
         let (word, limb) = (a.word, a.limb);
         let local = format!("origin + {limb}u * REPLICAS");
         match a.gathers {
+            Gathers::Held { .. } => {}
             Gathers::Count { .. } => {
                 writeln!(text, "    table_add(at + {word}u, local_sum({local}, 1u));")?;
             }

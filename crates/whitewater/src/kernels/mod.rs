@@ -19,7 +19,7 @@ macro_rules! modules {
 /// Every WESL module of the engine.
 pub static LIBRARY: Library = Library {
     modules: modules! {
-        aggregate: reduce;
+        aggregate: held, reduce;
         bitmask: bitmask;
         gather: bytes, concat, maps;
         groupby: bytes, estimate, global, local, sample, shared, table;
@@ -29,7 +29,7 @@ pub static LIBRARY: Library = Library {
         partition: number, offsets;
         scan: scan;
         select: evaluate, select;
-        sort: compare, encode, radix, rank, settle, span, ties, top;
+        sort: compare, encode, quantile, radix, rank, settle, span, ties, top;
     },
     intrinsics: &[crate::expr::INTRINSICS],
 };

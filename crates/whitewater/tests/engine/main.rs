@@ -8,6 +8,7 @@ mod gather;
 mod join;
 mod partition;
 mod rearrange;
+mod reductions;
 mod scan;
 mod select;
 mod sort;
