@@ -41,6 +41,9 @@ plans! {
     distinct: "select distinct k, s from t";
     aggregate_over_subquery: "select j, max(h) from (select k + 1 as j, g * g as h from t where b) where h > 2 group by j";
     having: "select k, sum(g) / count(*) as m from t group by k having sum(g) > 0";
+    reductions: "select bool_and(b), bit_or(k), stddev(g), median(g), first_value(s) from t where k > 0";
+    grouped_reductions: "select k, bool_and(b), stddev(g) from t group by k";
+    ordered_first_value: "select first_value(k order by g) from t";
     unsupported_aggregate: "select min(s) from t where k > 0";
     unsupported_function: "select k from t where upper(s) = 'A'";
     unsupported_over_supported: "select upper(s) from t where k > 0";
