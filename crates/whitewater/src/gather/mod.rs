@@ -21,7 +21,8 @@ use crate::{
 
 /// The rows of `batch` at the `rows` row numbers (u32) in `map`, which are in range.
 ///
-/// Moves 4 bytes a row and the columns' bytes of the rows, once each. Waits for the sizes of strings.
+/// Moves 4 bytes a row and the columns' bytes of the rows, once each. Waits for the sizes of strings. Extra device
+/// memory: 4 bytes a row for a column of strings at a time.
 pub fn gather(device: &Device, batch: &Batch, map: &Buffer, rows: usize) -> Result<Batch, Error> {
     copy_rows(device, batch, Rows::At(map), rows)
 }

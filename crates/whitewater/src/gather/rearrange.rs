@@ -84,7 +84,7 @@ fn clamp(
 
 /// As [`gather`] for any row numbers: those out of range give rows of nulls.
 ///
-/// Extra device memory: 4 bytes and a bit a row of the result.
+/// Extra device memory: 4 bytes a row of the result, and a bit, 2 for columns with nulls.
 pub fn gather_or_null(
     device: &Device,
     batch: &Batch,
@@ -186,6 +186,7 @@ fn check(device: &Device, source_rows: usize, map: &Buffer, rows: usize) -> Resu
 /// `target` with row `map[i]` replaced by row `i` of `source`, for each of its rows; of several, by the last.
 ///
 /// Both have one schema; `map` has a row number (u32) for each row of `source`. Moves the rows of both twice.
+/// Extra device memory: a copy of both, and 4 bytes a row of `target`.
 /// Errors: [`Error::OutOfRange`] for a number that is no row of `target`.
 pub fn scatter(
     device: &Device,
@@ -216,7 +217,7 @@ pub fn scatter(
 /// Row `i` of `yes` where bit `i` of `mask` is set, else row `i` of `no`; all of one length and schema.
 ///
 /// A mask of booleans that may be null is first made one of those that are true, by
-/// [`bitmask::and`]. Moves the rows of both twice.
+/// [`bitmask::and`]. Moves the rows of both twice. Extra device memory: a copy of both, and 4 bytes a row.
 /// Errors: [`Error::OutOfRange`] for batches of different lengths.
 pub fn copy_if_else(
     device: &Device,
@@ -240,7 +241,7 @@ pub fn copy_if_else(
     gather(device, &both, &map, yes.rows)
 }
 
-/// The rows of `batch`, last first.
+/// The rows of `batch`, last first. Extra device memory: 4 bytes a row.
 pub fn reverse(device: &Device, batch: &Batch) -> Result<Batch, Error> {
     let last = (batch.rows as u32).wrapping_sub(1);
     let map = linear(device, last, u32::MAX, batch.rows)?;
@@ -248,6 +249,8 @@ pub fn reverse(device: &Device, batch: &Batch) -> Result<Batch, Error> {
 }
 
 /// Row `i` becomes row `i + by`; rows that none becomes are null, and those past an end are gone.
+///
+/// Extra device memory: 8 bytes and a bit a row.
 pub fn shift(device: &Device, batch: &Batch, by: i64) -> Result<Batch, Error> {
     if by == 0 {
         return slice(device, batch, 0, batch.rows);

@@ -39,7 +39,8 @@ const MOST_SLOTS: u32 = 1 << 30;
 /// The groups of `batch`: key columns, then the partial state of each aggregate; null equals null.
 ///
 /// Extra device memory: for a table of `s` slots (twice the estimated groups, as a power of two) and
-/// states of `w` words `s * (16 + 8 w)` bytes, and 4 bytes for each of up to 4M deferred rows.
+/// states of `w` words `s * (20 + 8 w)` bytes, 4 bytes a group, 1 MiB for the estimate, and 4 bytes for each of up to 4M
+/// deferred rows beyond `s`.
 ///
 /// Errors: [`Error::Unsupported`] for a key or an aggregate without a kernel or for more groups than
 /// the largest table holds, [`Error::Arithmetic`] for what a row's expression raises.

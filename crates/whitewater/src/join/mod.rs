@@ -222,7 +222,7 @@ impl Joiner {
     /// Gives what the rows of `probe` come to.
     ///
     /// A result that is larger than what the device has room for comes in several batches. Device memory, beside the
-    /// result: 4 bytes a probe row with unique keys; 16 otherwise, and for up to 2^28 candidates at a time 8 bytes each,
+    /// result: 4 bytes a probe row and 8 a pair with unique keys; 16 a probe row otherwise, and for up to 2^28 candidates at a time 8 bytes each,
     /// with a condition a bit.
     /// Errors: [`Error::Unsupported`] for keys or a condition without a kernel, [`Error::Arithmetic`] for what they
     /// raise, and what `sink` gives.

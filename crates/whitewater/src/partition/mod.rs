@@ -73,7 +73,7 @@ pub fn partition_by_hash(
 /// included, up to bound `i`, in the order of `keys`.
 ///
 /// `bounds` has a column for each key, of its type, and its rows are in the keys' order. Costs and errors are those of
-/// [`partition_by_hash`], and a copy of the keys; [`Error::Unsupported`] for bounds of other types.
+/// [`partition_by_hash`], and two copies of the keys; [`Error::Unsupported`] for bounds of other types.
 pub fn partition_by_range(
     device: &Device,
     batch: &Batch,

@@ -115,8 +115,7 @@ fn passes_bytes_on(expr: &Expr, schema: &Schema) -> bool {
 /// The rows of `batch` for which `predicate` is true (null is false; all rows without one), in their
 /// order, as `outputs`. Strings must be plain columns.
 ///
-/// Extra device memory: 4 bytes a row where rows are listed first; in one pass the outputs' width for
-/// every row, until the number of rows taken is known.
+/// Extra device memory: 4 bytes a row where rows are listed first, as they are for strings; in one pass the outputs' width for every row, until the number of rows taken is known.
 /// Errors: [`Error::Unsupported`] for an expression without a kernel, [`Error::Arithmetic`] for what
 /// a row's expression raises.
 pub fn filter_project(

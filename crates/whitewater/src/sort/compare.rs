@@ -120,7 +120,8 @@ pub fn is_sorted(device: &Device, batch: &Batch, keys: &[SortKey]) -> Result<boo
 /// The rows of `batch` whose `keys` differ from those of the row ahead of them; the first is one. Null equals
 /// null. Of rows that are sorted, or at least stand together, these are the distinct ones.
 ///
-/// Moves the key columns once and the rows once. Errors are those of [`sorted_order`].
+/// Moves the key columns once and the rows once. Extra device memory: 4 bytes and a bit a row. Errors are those of
+/// [`sorted_order`].
 pub fn unique(device: &Device, batch: &Batch, keys: &[SortKey]) -> Result<Batch, Error> {
     if batch.rows == 0 {
         return Ok(batch.clone());
@@ -134,7 +135,7 @@ pub fn unique(device: &Device, batch: &Batch, keys: &[SortKey]) -> Result<Batch,
 /// earlier batch first.
 ///
 /// Each row is looked up in every other batch: for `k` batches of `n` rows `k * log2(n)` touches a row. Moves the
-/// rows twice besides. Errors are those of [`concat`] and [`sorted_order`]; what is not sorted is merged wrongly.
+/// rows twice besides. Extra device memory: a copy of all batches, and 4 bytes a row. Errors are those of [`concat`] and [`sorted_order`]; what is not sorted is merged wrongly.
 pub fn merge(device: &Device, batches: &[Batch], keys: &[SortKey]) -> Result<Batch, Error> {
     let all = concat(device, batches)?;
     if all.rows == 0 {
@@ -154,7 +155,7 @@ pub fn merge(device: &Device, batches: &[Batch], keys: &[SortKey]) -> Result<Bat
 
 /// The rank of each row of `batch` by `keys`: `UInt32`, or `Float64` for [`Rank::Average`], never null.
 ///
-/// Costs and errors are those of [`sorted_order`], and 24 bytes a row.
+/// Extra device memory: 28 bytes a row. Costs and errors are those of [`sorted_order`], and 24 bytes a row.
 pub fn rank(
     device: &Device,
     batch: &Batch,

@@ -6,6 +6,7 @@ mod columns;
 mod compare;
 mod gather;
 mod join;
+mod memory;
 mod partition;
 mod rearrange;
 mod reductions;
@@ -21,14 +22,17 @@ use whitewater::{
     gpu::{Device, Selection},
 };
 
-/// The device that `WHITEWATER_TEST_DEVICE` names; the software driver unless told otherwise.
+/// The device under test, which tests share.
 pub fn device() -> &'static Device {
     static DEVICE: OnceLock<Device> = OnceLock::new();
-    DEVICE.get_or_init(|| {
-        let name = std::env::var("WHITEWATER_TEST_DEVICE").unwrap_or_else(|_| "software".into());
-        let selection = Selection::from_str(&name).expect("a device name");
-        Device::open(selection).expect("the device under test")
-    })
+    DEVICE.get_or_init(open)
+}
+
+/// The device that `WHITEWATER_TEST_DEVICE` names, the software driver unless told otherwise, for one test alone.
+pub fn open() -> Device {
+    let name = std::env::var("WHITEWATER_TEST_DEVICE").unwrap_or_else(|_| "software".into());
+    let selection = Selection::from_str(&name).expect("a device name");
+    Device::open(selection).expect("the device under test")
 }
 
 /// `host` on the device under test.
