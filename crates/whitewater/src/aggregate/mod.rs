@@ -13,6 +13,8 @@ mod reduce;
 pub(crate) mod registers;
 pub(crate) mod state;
 
+use std::collections::BTreeSet;
+
 use arrow::datatypes::Field;
 
 pub(crate) use accumulators::{Accumulators, Flavour};
@@ -101,6 +103,42 @@ pub struct Aggregation {
 }
 
 impl Aggregation {
+    /// The columns that keys and aggregates are made of, in order.
+    pub(crate) fn columns(&self) -> Vec<usize> {
+        let mut columns = BTreeSet::new();
+        let mut visit = |index| {
+            columns.insert(index);
+        };
+        for (key, _) in &self.keys {
+            key.visit_columns(&mut visit);
+        }
+        for aggregate in &self.aggregates {
+            for expr in aggregate.argument.iter().chain(&aggregate.filter) {
+                expr.visit_columns(&mut visit);
+            }
+        }
+        columns.into_iter().collect()
+    }
+
+    /// The same without a predicate, of rows that have only `columns`, which are in order.
+    pub(crate) fn over(&self, columns: &[usize]) -> Self {
+        let place = |index: usize| columns.partition_point(|column| *column < index);
+        let moved = |expr: &Expr| expr.renumbered(&place);
+        let keys = self.keys.iter();
+        let aggregates = self.aggregates.iter().map(|aggregate| Aggregate {
+            argument: aggregate.argument.as_ref().map(moved),
+            filter: aggregate.filter.as_ref().map(moved),
+            ..aggregate.clone()
+        });
+        Self {
+            predicate: None,
+            keys: keys
+                .map(|(key, field)| (moved(key), field.clone()))
+                .collect(),
+            aggregates: aggregates.collect(),
+        }
+    }
+
     /// Whether the states of several batches would not add up to that of all.
     pub fn needs_all_rows(&self) -> bool {
         let mut functions = self.aggregates.iter().map(|aggregate| aggregate.function);

@@ -232,12 +232,19 @@ impl Expr {
 
     /// The same over a schema in which `by` other columns come first.
     pub fn shifted(&self, by: usize) -> Self {
-        let all = |exprs: &[Expr]| exprs.iter().map(|e| e.shifted(by)).collect();
-        let boxed = |e: &Expr| Box::new(e.shifted(by));
+        self.renumbered(&|index| index + by)
+    }
+
+    /// The same over a schema in which column `index` is column `to(index)`.
+    pub fn renumbered(&self, to: &impl Fn(usize) -> usize) -> Self {
+        let all = |exprs: &[Expr]| exprs.iter().map(|e| e.renumbered(to)).collect();
+        let boxed = |e: &Expr| Box::new(e.renumbered(to));
         match self {
-            Expr::Column { index } => Expr::Column { index: index + by },
+            Expr::Column { index } => Expr::Column { index: to(*index) },
             Expr::Literal(literal) => Expr::Literal(literal.clone()),
-            Expr::Binary { op, left, right } => left.shifted(by).binary(*op, right.shifted(by)),
+            Expr::Binary { op, left, right } => {
+                left.renumbered(to).binary(*op, right.renumbered(to))
+            }
             Expr::Not(e) => Expr::Not(boxed(e)),
             Expr::Negate(e) => Expr::Negate(boxed(e)),
             Expr::IsNull(e) => Expr::IsNull(boxed(e)),
@@ -248,13 +255,17 @@ impl Expr {
             } => Expr::Case {
                 when_then: when_then
                     .iter()
-                    .map(|(when, then)| (when.shifted(by), then.shifted(by)))
+                    .map(|(when, then)| (when.renumbered(to), then.renumbered(to)))
                     .collect(),
                 otherwise: otherwise.as_deref().map(boxed),
             },
-            Expr::Cast { expr, to, safe } => Expr::Cast {
+            Expr::Cast {
+                expr,
+                to: target,
+                safe,
+            } => Expr::Cast {
                 expr: boxed(expr),
-                to: to.clone(),
+                to: target.clone(),
                 safe: *safe,
             },
             Expr::InList {

@@ -9,7 +9,7 @@ use crate::{
     kernels::LIBRARY,
     params::{WORKGROUP, grid},
     ragged::has_long_offsets,
-    select::{Rows, copy_rows},
+    select::wide_decimals,
 };
 
 #[repr(C)]
@@ -62,14 +62,9 @@ fn same_storage(device: &Device, batches: &[Batch], index: usize) -> Result<Vec<
     }
     batches
         .iter()
-        .map(|batch| {
-            if !narrow(batch) {
-                return Ok(column(batch));
-            }
-            // A copy holds decimals whole.
-            let alone = batch.project(&[index])?;
-            let mut wide = copy_rows(device, &alone, Rows::From(0), batch.rows)?;
-            Ok(wide.columns.remove(0))
+        .map(|batch| match narrow(batch) {
+            true => wide_decimals(device, batch, index),
+            false => Ok(column(batch)),
         })
         .collect()
 }

@@ -58,7 +58,7 @@ pub(super) fn emit(
         output.line(format!("let k{index} = key{index}(owner);"));
         let (low, high) = key_words(index, value);
         let valid = value.nullable.then(|| format!("k{index}.valid"));
-        written.push(output.column(&value.data_type, &low, &high, valid.as_deref())?);
+        written.push(output.value(value, (&low, &high), valid.as_deref())?);
     }
     output.line("let state = row * WORDS;");
     for (index, column) in plan.state.iter().enumerate() {

@@ -4,6 +4,7 @@
 //! Batch ──sample──▶ tier, windows, table size
 //!       ──predicate, keys, arguments (compiled)──▶ states in workgroup memory ─┐
 //!                                               └▶ states in a global table  ◀─┘
+//!       (rows apart by hash first, where the table outgrows the cache)
 //!       ──collect, emit──▶ Batch of key columns and partial state columns
 //! ```
 //!
@@ -11,6 +12,7 @@
 //! never shows: the same data gives the same answer on every run. The order of the groups is not
 //! defined.
 
+mod apart;
 mod emit;
 mod run;
 pub(crate) mod states;
@@ -40,7 +42,8 @@ const MOST_SLOTS: u32 = 1 << 30;
 ///
 /// Extra device memory: for a table of `s` slots (twice the estimated groups, as a power of two) and
 /// states of `w` words `s * (20 + 8 w)` bytes, 4 bytes a group, 1 MiB for the estimate, and 4 bytes for each of up to 4M
-/// deferred rows beyond `s`.
+/// deferred rows beyond `s`. Where the table outgrows the cache, a copy of the columns that are used (two with a
+/// predicate), and 8 bytes a row, if there is room.
 ///
 /// Errors: [`Error::Unsupported`] for a key or an aggregate without a kernel or for more groups than
 /// the largest table holds, [`Error::Arithmetic`] for what a row's expression raises.
@@ -48,6 +51,16 @@ pub fn group(device: &Device, batch: &Batch, aggregation: &Aggregation) -> Resul
     if !device.info().features.int64_atomics {
         return Err(Error::unsupported("grouping without 64-bit atomics"));
     }
+    gather_groups(device, batch, aggregation, false)
+}
+
+/// As [`group`], of rows that may be `apart` by their keys already.
+fn gather_groups(
+    device: &Device,
+    batch: &Batch,
+    aggregation: &Aggregation,
+    apart: bool,
+) -> Result<Batch, Error> {
     let keys = Keys::plan(&aggregation.keys, batch)?;
     let mut every = false;
     let mut windows = 1;
@@ -83,6 +96,12 @@ pub fn group(device: &Device, batch: &Batch, aggregation: &Aggregation) -> Resul
         }
         run.local = tiers::local(device.info(), &plan, findings.groups);
         let slots = tiers::table_slots(findings.groups).max(least_slots);
+        if !apart
+            && tiers::outgrows_cache(device.info(), slots, &plan)
+            && let Some((parted, over)) = apart::by_keys(device, batch, aggregation)?
+        {
+            return gather_groups(device, &parted, &over, true);
+        }
         let mut table = Table::new(device, slots, batch.rows as u64, &plan, &findings.bases)?;
         run.gather(&table)?;
         let (mut status, mut listed) = run.collect(&table)?;

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | states fit workgroup memory | `shared.wesl`, with as many copies of a state as still fit |
 //! | more | `global.wesl` |
+//! | their table outgrows the cache | `global.wesl`, rows apart by the hash of their keys (`apart.rs`) |
 //!
 //! A wrong guess is corrected while running: the shared tier passes rows on to the global table, and
 //! the table grows.
@@ -21,6 +22,11 @@ const ROOMY_BYTES: u32 = 48 << 10;
 const MOST_BYTES: u32 = 100 << 10;
 /// Copies of a state: more than lanes of a subgroup would not part any of them.
 const MOST_REPLICAS: u32 = 32;
+
+/// A table up to this size is gathered as rows come, on an H200 (60 MB of L2 cache).
+const CACHED_BYTES: u64 = 32 << 20;
+/// Small, so that tests come to larger ones.
+const SOFTWARE_CACHED_BYTES: u64 = 128 << 10;
 
 /// The shared tier's tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +69,16 @@ pub(super) fn local(info: &DeviceInfo, plan: &Accumulators, groups: u64) -> Opti
 /// Slots of the global table for about `groups` groups.
 pub(super) fn table_slots(groups: u64) -> u32 {
     (2 * groups).next_power_of_two().clamp(1 << 12, 1 << 30) as u32
+}
+
+/// Whether most touches of a table of `slots` slots would go to memory.
+pub(super) fn outgrows_cache(info: &DeviceInfo, slots: u32, plan: &Accumulators) -> bool {
+    let most = if info.software {
+        SOFTWARE_CACHED_BYTES
+    } else {
+        CACHED_BYTES
+    };
+    u64::from(slots) * (12 + 8 * u64::from(plan.words)) > most
 }
 
 /// Groups among `rows` rows, of which `sampled` were looked at and held `distinct` keys: the number

@@ -241,7 +241,7 @@ impl Keys {
         writeln!(
             text,
             "    // Never the bits of an empty slot, whose row could not be read.\n    \
-             return Key((h & 0x7fffffff00000000lu) | u64(row), h);\n}}\n\
+             return Key(((h << 32u) & 0x7fffffff00000000lu) | u64(row), h);\n}}\n\
              fn hash_of(key: Key) -> u64 {{ return key.hash; }}\n\
              fn spread(key: Key) -> u32 {{ return u32(key.hash); }}\n\
              fn same_key(word: u64, key: Key, row: u32) -> bool {{\n    \

@@ -69,6 +69,18 @@ pub fn partition_by_hash(
     partition(device, batch, parts, |run| hashed.run(device, run))
 }
 
+/// As [`partition_by_hash`] for one batch alone, whose groups by `keys` are asked for: by the hash that the table of
+/// groups goes by, which is cheaper where keys fit a word.
+pub(crate) fn partition_by_groups(
+    device: &Device,
+    batch: &Batch,
+    keys: &[(Expr, Field)],
+    parts: usize,
+) -> Result<Partitioned, Error> {
+    let hashed = Hashed::of(device, batch, Keys::plan(keys, batch)?)?;
+    partition(device, batch, parts, |run| hashed.run(device, run))
+}
+
 /// The rows of `batch` in one part more than `bounds` has rows: part `i` has the rows from bound `i - 1`, itself
 /// included, up to bound `i`, in the order of `keys`.
 ///
@@ -162,7 +174,10 @@ impl Hashed {
     fn new(device: &Device, batch: &Batch, keys: &[Expr]) -> Result<Self, Error> {
         let named = |expr: &Expr| (expr.clone(), Field::new("key", DataType::Null, true));
         let named: Vec<_> = keys.iter().map(named).collect();
-        let keys = Keys::plan(&named, batch)?.canonical();
+        Self::of(device, batch, Keys::plan(&named, batch)?.canonical())
+    }
+
+    fn of(device: &Device, batch: &Batch, keys: Keys) -> Result<Self, Error> {
         let compiled = Compiled::new(device, batch, None, keys.values.clone())?;
         Ok(Self { keys, compiled })
     }

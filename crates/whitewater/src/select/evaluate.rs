@@ -37,6 +37,7 @@ pub(crate) fn copy_rows(
         batch,
         predicate: None,
         outputs: &outputs,
+        wide: false,
     };
     if rows == 0 {
         return select.empty();
@@ -46,6 +47,19 @@ pub(crate) fn copy_rows(
         columns: select.evaluate(which, rows)?,
         rows,
     })
+}
+
+/// Column `index` of `batch`, of decimals, in 128 bits each.
+pub(crate) fn wide_decimals(device: &Device, batch: &Batch, index: usize) -> Result<Column, Error> {
+    let outputs = [(Expr::column(index), batch.schema.field(index).clone())];
+    let select = Select {
+        device,
+        batch,
+        predicate: None,
+        outputs: &outputs,
+        wide: true,
+    };
+    Ok(select.evaluate(Rows::From(0), batch.rows)?.remove(0))
 }
 
 impl Select<'_> {

@@ -115,7 +115,8 @@ fn passes_bytes_on(expr: &Expr, schema: &Schema) -> bool {
 /// The rows of `batch` for which `predicate` is true (null is false; all rows without one), in their
 /// order, as `outputs`. Strings must be plain columns.
 ///
-/// Extra device memory: 4 bytes a row where rows are listed first, as they are for strings; in one pass the outputs' width for every row, until the number of rows taken is known.
+/// Extra device memory: 4 bytes a row where rows are listed first, as they are for strings; in one pass the
+/// outputs' width for every row, until the number of rows taken is known.
 /// Errors: [`Error::Unsupported`] for an expression without a kernel, [`Error::Arithmetic`] for what
 /// a row's expression raises.
 pub fn filter_project(
@@ -129,6 +130,7 @@ pub fn filter_project(
         batch,
         predicate,
         outputs,
+        wide: false,
     };
     let (columns, rows) = match predicate {
         _ if batch.rows == 0 => return select.empty(),
@@ -189,6 +191,7 @@ pub(crate) fn map_of_mask(
         batch: &batch,
         predicate: Some(&Expr::column(0)),
         outputs: &[],
+        wide: false,
     };
     select.map()
 }
@@ -207,6 +210,7 @@ pub(crate) fn rows_with_values(
         batch: &batch,
         predicate: Some(&predicate),
         outputs: &batch.outputs(),
+        wide: false,
     };
     let compiled = Compiled::new(device, &batch, select.predicate, select.values())?;
     let (output, numbers, taken) = select.take_rows(&compiled, 8, |output| {
@@ -222,6 +226,8 @@ pub(super) struct Select<'a> {
     pub(super) batch: &'a Batch,
     pub(super) predicate: Option<&'a Expr>,
     pub(super) outputs: &'a [(Expr, Field)],
+    /// Whether decimals are stored in 128 bits, also where fewer hold them.
+    pub(super) wide: bool,
 }
 
 impl Select<'_> {
@@ -333,7 +339,10 @@ impl Select<'_> {
             let local = format!("v.{name}");
             let (low, high) = words(&local, value);
             let valid = value.nullable.then(|| format!("{local}.valid"));
-            written.push(output.column(&value.data_type, &low, &high, valid.as_deref())?);
+            written.push(match self.wide {
+                true => output.column(&value.data_type, &low, &high, valid.as_deref())?,
+                false => output.value(value, (&low, &high), valid.as_deref())?,
+            });
         }
         Ok(written)
     }

@@ -97,6 +97,8 @@ pub(crate) fn is_packed(data_type: &DataType) -> bool {
 pub(crate) struct Written {
     data: usize,
     validity: Option<usize>,
+    /// Of decimals in 64 bits, the bits of the greatest magnitude.
+    narrow: Option<u32>,
 }
 
 /// The text of `package::output` in the making, with the buffers it declares.
@@ -303,15 +305,35 @@ impl<'a> Output<'a> {
             Width::Bit => self.flag(&format!("({low}) != 0u"))?,
             _ => {
                 let index = self.declare(width)?;
-                self.value(index, width, low, high);
+                self.store(index, width, low, high);
                 index
             }
         };
         let validity = valid.map(|valid| self.flag(valid)).transpose()?;
-        Ok(Written { data, validity })
+        Ok(Written {
+            data,
+            validity,
+            narrow: None,
+        })
     }
 
-    fn value(&mut self, index: usize, width: Width, low: &str, high: &str) {
+    /// As [`column`](Self::column), with the words of `value`: a decimal that is known to fit 64 bits is stored so.
+    pub(crate) fn value(
+        &mut self,
+        value: &GeneratedValue,
+        (low, high): (&str, &str),
+        valid: Option<&str>,
+    ) -> Result<Written, Error> {
+        let narrow = value.bits.filter(|_| value.device == DeviceType::I64);
+        let data_type = match narrow {
+            Some(_) => &DataType::UInt64,
+            None => &value.data_type,
+        };
+        let written = self.column(data_type, low, high, valid)?;
+        Ok(Written { narrow, ..written })
+    }
+
+    fn store(&mut self, index: usize, width: Width, low: &str, high: &str) {
         let (pack, shared) = match width {
             Width::Byte => ("pack_bytes", 4),
             Width::Half => ("pack_halves", 2),
@@ -359,9 +381,10 @@ impl<'a> Output<'a> {
             data_type: data_type.clone(),
             len: self.rows,
             validity: written.validity.map(|index| self.buffers[index].clone()),
-            data: match self.widths[written.data] {
-                Width::Bit => Storage::Bits(data),
-                _ => Storage::Fixed(data),
+            data: match (written.narrow, self.widths[written.data]) {
+                (Some(bits), _) => Storage::Narrow { values: data, bits },
+                (None, Width::Bit) => Storage::Bits(data),
+                (None, _) => Storage::Fixed(data),
             },
         }
     }

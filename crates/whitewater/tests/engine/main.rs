@@ -6,6 +6,7 @@ mod columns;
 mod compare;
 mod gather;
 mod join;
+mod large;
 mod memory;
 mod partition;
 mod rearrange;

@@ -536,7 +536,7 @@ fn totals() {
         (
             "group in many",
             |i| live(group(&i.device, &i.plain, &sums(vec![0]))),
-            |i| Near(table_bytes((2 * i.rows).next_power_of_two(), 2) + 4 * i.rows),
+            |i| Near(table_bytes((2 * i.rows).next_power_of_two(), 2) + (4 + WIDTH) * i.rows),
         ),
     ]);
 }
