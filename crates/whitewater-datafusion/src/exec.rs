@@ -27,6 +27,7 @@ use whitewater::{
 
 use crate::{
     GpuTableExec, OnOutOfMemory,
+    bounds::Bounds,
     error::fatal,
     island::{Island, Work},
     joining::Joining,
@@ -371,10 +372,22 @@ impl GpuExec {
         runner: Arc<Runner>,
         context: Arc<TaskContext>,
     ) -> Result<Vec<Rows>, Failure> {
+        let settings = &context.session_config().options().optimizer;
+        let few = settings.hash_join_inlist_pushdown_max_distinct_values;
+        let mut bounds = Bounds::of(&self.island.cpu, &join, &build.schema(), few);
         let mut joining = Joining::new(&runner.device, join, build.schema());
         for (side, source) in [(Side::Build, build), (Side::Probe, probe)] {
+            if side == Side::Probe {
+                // Its scan has not begun.
+                bounds.take().map(Bounds::tell).transpose()?;
+            }
             let mut input = self.input(source, &runner, &context).await?;
             while let Some(batch) = input.next(&runner).await? {
+                if let Some(so_far) = bounds.take() {
+                    let (runner, batch) = (runner.clone(), batch.clone());
+                    let add = move || runner.counted(|| so_far.add(&runner.device, &batch));
+                    bounds = Some(blocking(add).await?);
+                }
                 let runner = runner.clone();
                 joining = blocking(move || runner.counted(|| joining.add(side, batch))).await?;
             }

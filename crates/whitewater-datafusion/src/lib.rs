@@ -9,6 +9,7 @@
 //! Device columns never travel inside record batches: a [`GpuExec`] takes ordinary batches (or those of
 //! a [`GpuTable`], which are on the device already) and gives ordinary batches.
 
+mod bounds;
 mod error;
 mod exec;
 mod island;

@@ -2,8 +2,16 @@
 
 mod support;
 
-use arrow::array::RecordBatch;
-use datafusion::prelude::SessionContext;
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, Date32Array, Decimal128Array, Float64Array, Int32Array, Int64Array, RecordBatch,
+};
+use datafusion::{
+    parquet::{arrow::ArrowWriter, file::properties::WriterProperties},
+    physical_plan::ExecutionPlan,
+    prelude::{ParquetReadOptions, SessionContext},
+};
 use support::{
     assert_same, cpu_session, explain, gpu_session, metric, register, register_resident, rows, run,
     selection, sliced,
@@ -136,6 +144,174 @@ async fn joins_with_no_row() {
             assert_same(sql, &answer, &expected);
         }
     }
+}
+
+/// `t` in a Parquet file of row groups of 100 rows, ordered by `big`, `k`, `day` and `d` alike.
+fn parquet_in_order(folder: &std::path::Path) -> std::path::PathBuf {
+    let rows = 0..3000i64;
+    let big: ArrayRef = Arc::new(Int64Array::from_iter_values(rows.clone()));
+    let k: ArrayRef = Arc::new(Int32Array::from_iter_values(
+        rows.clone().map(|i| i as i32 - 1500),
+    ));
+    let day: ArrayRef = Arc::new(Date32Array::from_iter_values(
+        rows.clone().map(|i| i as i32 - 700),
+    ));
+    let d = Decimal128Array::from_iter_values(rows.clone().map(|i| i128::from(i) * 5));
+    let d: ArrayRef = Arc::new(d.with_precision_and_scale(15, 2).expect("decimals"));
+    let f: ArrayRef = Arc::new(Float64Array::from_iter_values(
+        rows.clone().map(|i| i as f64),
+    ));
+    // Rows without a key, one in every row group.
+    let hole: ArrayRef = Arc::new(Int64Array::from_iter(
+        rows.map(|i| (i % 100 != 7).then_some(i)),
+    ));
+    let columns = [
+        ("big", big),
+        ("k", k),
+        ("day", day),
+        ("d", d),
+        ("f", f),
+        ("hole", hole),
+    ];
+    let batch = RecordBatch::try_from_iter_with_nullable(columns.map(|(name, c)| (name, c, true)));
+    let batch = batch.expect("a batch");
+    let path = folder.join("t.parquet");
+    let properties = WriterProperties::builder()
+        .set_max_row_group_row_count(Some(100))
+        .build();
+    let file = std::fs::File::create(&path).expect("a file");
+    let mut writer =
+        ArrowWriter::try_new(file, batch.schema(), Some(properties)).expect("a writer");
+    writer.write(&batch).expect("rows");
+    writer.close().expect("a file");
+    path
+}
+
+/// What the build side's keys say spares the scan of the probe side most of a file, and never a row of the answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_probe_sides_scan_knows_the_build_sides_keys() {
+    let folder = tempfile::TempDir::new().expect("a folder");
+    let path = parquet_in_order(folder.path());
+    let (ours, theirs) = (gpu_session(0), cpu_session());
+    let key = |i: i64| -> RecordBatch {
+        let n: ArrayRef = Arc::new(Int64Array::from(vec![
+            Some(i),
+            None,
+            Some(i + 120),
+            Some(i),
+        ]));
+        let k: ArrayRef = Arc::new(Int32Array::from(vec![
+            Some(i as i32 - 1500),
+            None,
+            Some(-1380),
+            Some(-1480),
+        ]));
+        let day: ArrayRef = Arc::new(Date32Array::from(vec![
+            Some(i as i32 - 700),
+            None,
+            None,
+            None,
+        ]));
+        let d = Decimal128Array::from(vec![Some(i128::from(i) * 5), Some(7), None, None]);
+        let d: ArrayRef = Arc::new(d.with_precision_and_scale(15, 2).expect("decimals"));
+        let f: ArrayRef = Arc::new(Float64Array::from(vec![
+            Some(-0.0),
+            Some(i as f64),
+            None,
+            None,
+        ]));
+        let columns = [
+            ("big", n.clone()),
+            ("k", k),
+            ("day", day),
+            ("d", d),
+            ("f", f),
+            ("hole", n),
+        ];
+        RecordBatch::try_from_iter_with_nullable(columns.map(|(name, c)| (name, c, true)))
+            .expect("keys")
+    };
+    let many: ArrayRef = Arc::new(Int64Array::from_iter_values(1000..1400));
+    let many = RecordBatch::try_from_iter([("big", many)]).expect("keys");
+    let none = key(0).slice(1, 1);
+    for ctx in [&ours, &theirs] {
+        let options = ParquetReadOptions::default();
+        ctx.register_parquet("t", path.to_string_lossy(), options)
+            .await
+            .expect("a table");
+        register(ctx, "few", vec![vec![key(20)], vec![key(60)]]);
+        register(
+            ctx,
+            "many",
+            vec![vec![many.slice(0, 150)], vec![many.slice(150, 250)]],
+        );
+        register(ctx, "none", vec![vec![none.clone()]]);
+    }
+    // With how many of the 3000 rows are read at most.
+    let cases = [
+        ("select t.* from few join t on few.big = t.big", 300),
+        ("select t.* from few join t on few.k = t.k", 300),
+        ("select t.* from few join t on few.day = t.day", 300),
+        ("select t.* from few join t on few.d = t.d", 300),
+        (
+            "select t.* from few join t on few.hole = t.hole and few.k = t.k",
+            300,
+        ),
+        ("select t.* from few join t on few.f = t.f", 3000),
+        ("select t.* from many join t on many.big = t.big", 400),
+        ("select count(*) from many join t on many.big = t.hole", 500),
+        ("select t.* from none join t on none.big = t.big", 0),
+        (
+            "select few.big from few where big in (select big from t)",
+            300,
+        ),
+        (
+            "select few.big from few where big not in (select hole from t where hole is not null)",
+            3000,
+        ),
+        (
+            "select few.big from few where big not in (select hole from t)",
+            3000,
+        ),
+        (
+            "select few.big, t.big from few left join t on few.big = t.big",
+            300,
+        ),
+        (
+            "select few.big, t.big from few right join t on few.big = t.big",
+            3000,
+        ),
+        (
+            "select t.big from few join t on few.hole is not distinct from t.hole",
+            3000,
+        ),
+    ];
+    for (sql, most) in cases {
+        let expected = run(&theirs, sql).await.expect(sql).0;
+        let (answer, plan) = run(&ours, sql).await.expect(sql);
+        assert_same(sql, &answer, &expected);
+        let text = datafusion::physical_plan::displayable(plan.as_ref()).indent(true).to_string();
+        assert!(text.contains("GpuExec: join="), "{sql}\n{text}");
+        let read = scanned(&plan).expect("a scan");
+        assert!(read <= most, "{sql}: {read} rows\n{text}");
+    }
+}
+
+/// Rows that the Parquet scans of a plan have given.
+fn scanned(plan: &Arc<dyn ExecutionPlan>) -> Option<usize> {
+    let shown = datafusion::physical_plan::displayable(plan.as_ref())
+        .one_line()
+        .to_string();
+    let own = shown
+        .contains("parquet")
+        .then(|| metric(plan, "output_rows"))
+        .flatten();
+    own.or_else(|| {
+        plan.children()
+            .into_iter()
+            .filter_map(scanned)
+            .reduce(|a, b| a + b)
+    })
 }
 
 /// A build side that outgrows the device is joined in parts, and says nothing of a fallback.
