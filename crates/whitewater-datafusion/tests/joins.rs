@@ -290,7 +290,9 @@ async fn the_probe_sides_scan_knows_the_build_sides_keys() {
         let expected = run(&theirs, sql).await.expect(sql).0;
         let (answer, plan) = run(&ours, sql).await.expect(sql);
         assert_same(sql, &answer, &expected);
-        let text = datafusion::physical_plan::displayable(plan.as_ref()).indent(true).to_string();
+        let text = datafusion::physical_plan::displayable(plan.as_ref())
+            .indent(true)
+            .to_string();
         assert!(text.contains("GpuExec: join="), "{sql}\n{text}");
         let read = scanned(&plan).expect("a scan");
         assert!(read <= most, "{sql}: {read} rows\n{text}");

@@ -171,6 +171,7 @@ pub fn cases(_: &Context) -> Vec<MakeCase> {
         maps(Kind::Inner, 2),
     ));
     cases.push(by_condition());
+    cases.push(by_range());
     cases.push(by_few_keys());
     cases
 }
@@ -200,6 +201,42 @@ fn by_condition() -> MakeCase {
                 };
                 let work = || pairs(&build, &probe, join);
                 let (elapsed, out) = timed(&device, work)?;
+                Ok(Measurement {
+                    elapsed,
+                    rows_out: Some(out),
+                    bytes: None,
+                })
+            }),
+        })
+    })
+}
+
+/// A million rows with as many, whose value is in a range that ten of them are in.
+fn by_range() -> MakeCase {
+    const EACH: u64 = 1_000_000;
+    Box::new(|context: &Context| {
+        let device = context.device.clone();
+        let rows = EACH.min(context.rows_or(EACH));
+        let domain = 100_000_000;
+        let build = batch(&device, rows, &[long(0, domain)])?;
+        let probe = batch(&device, rows, &[long(0, domain)])?;
+        let (value, start) = (Expr::column(0), Expr::column(1));
+        let length = Expr::Literal(Literal::Int64(10 * domain / rows as i64));
+        let end = start.clone().binary(Op::Add, length);
+        let condition = value
+            .clone()
+            .binary(Op::Ge, start)
+            .binary(Op::And, value.binary(Op::Lt, end));
+        Ok(Case {
+            name: format!("join range {EACH}x{EACH}"),
+            run: Box::new(move || {
+                let join = Join {
+                    kind: Kind::Inner,
+                    keys: Vec::new(),
+                    condition: Some(condition.clone()),
+                    outputs: Vec::new(),
+                };
+                let (elapsed, out) = timed(&device, || pairs(&build, &probe, join))?;
                 Ok(Measurement {
                     elapsed,
                     rows_out: Some(out),

@@ -38,6 +38,8 @@ pub(super) struct Runs {
     pub(super) starts: Buffer,
     /// Candidates of each row, and a word behind them.
     pub(super) counts: Buffer,
+    /// The build rows by runs; none where a run is its row.
+    pub(super) order: Option<Buffer>,
     pub(super) rows: usize,
     /// The number of the first row.
     pub(super) first: usize,
@@ -183,6 +185,17 @@ impl Joiner {
         Ok(spans)
     }
 
+    /// How many candidates there are in all.
+    pub(super) fn candidates(&self, runs: &Runs) -> Result<u64, Error> {
+        let all = Span {
+            first: 0,
+            rows: runs.rows,
+            candidates: 0,
+        };
+        let segments = self.sums(runs, all)?;
+        Ok(segments.iter().map(|segment| segment.candidates).sum())
+    }
+
     /// The segments of `span` with their candidates.
     fn sums(&self, runs: &Runs, span: Span) -> Result<Vec<Span>, Error> {
         let device = &self.table.device;
@@ -222,6 +235,7 @@ impl Joiner {
             return Ok(Runs {
                 starts: runs.starts.clone(),
                 counts: runs.counts.clone(),
+                order: runs.order.clone(),
                 rows: runs.rows,
                 first: 0,
             });
@@ -243,6 +257,7 @@ impl Joiner {
         Ok(Runs {
             starts: next()?,
             counts: next()?,
+            order: runs.order.clone(),
             rows: span.rows,
             first: span.first,
         })
@@ -275,12 +290,12 @@ impl Joiner {
             (6, &tile_rows),
             (8, &first),
         ];
-        bound.extend(self.table.order.as_ref().map(|order| (3, order)));
+        bound.extend(runs.order.as_ref().map(|order| (3, order)));
         let condition = self.join.condition.is_some();
         let candidates = Candidates {
             count,
             nested: false,
-            unique: self.table.is_unique(),
+            unique: runs.order.is_none(),
             sentinel: condition && self.join.kind.keeps(Side::Probe),
             bound,
         };

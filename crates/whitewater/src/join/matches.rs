@@ -107,6 +107,7 @@ impl Joiner {
         Ok(Runs {
             starts: output.buffers[starts].clone(),
             counts: output.buffers[counts].clone(),
+            order: self.table.order.clone(),
             rows: probe.rows,
             first: 0,
         })

@@ -12,6 +12,10 @@
 //! build side has comes last, in its order. Candidates are numbered, and each is one invocation's: a key that occurs very
 //! often is no more work for one invocation than others are.
 //!
+//! Without keys every row meets every other (`nested.wesl`), unless the condition compares a value of the build side with
+//! values of the probe side and leaves few pairs: then the candidates are those of a range of that value (`range.wesl`),
+//! and the build rows of a probe row come out in its order.
+//!
 //! Keys are equal as DataFusion joins them: zeros of both signs are, NaNs by their bits, nulls only where asked.
 
 mod candidates;
@@ -19,6 +23,7 @@ mod emit;
 mod grace;
 mod matches;
 mod nested;
+mod range;
 mod table;
 
 use std::sync::Arc;
@@ -35,6 +40,7 @@ use crate::{
 use emit::{Given, Taker};
 pub use emit::{Map, Maps};
 pub use grace::Grace;
+use range::Ordered;
 pub use table::{MOST_BUILD_ROWS, Table};
 
 /// A side of a join.
@@ -177,6 +183,8 @@ pub struct Joiner {
     probe_null: bool,
     /// The most candidates that are looked at together.
     at_once: usize,
+    /// The build rows by the value that the condition has a range of; none within: it has none. Not known yet without.
+    ordered: Option<Option<Ordered>>,
 }
 
 /// The most candidates that are looked at together: their numbers are u32, with room for a grid's stride.
@@ -207,6 +215,7 @@ impl Joiner {
             probe_rows: 0,
             probe_null: false,
             at_once: MOST_AT_ONCE,
+            ordered: None,
         })
     }
 

@@ -34,6 +34,7 @@ impl Joiner {
             )));
         }
         match self.join.condition.is_some() {
+            true if self.probe_by_range(probe, taker)? => Ok(()),
             true => self.probe_by_condition(probe, taker),
             false => self.probe_crosswise(probe, taker),
         }

@@ -23,7 +23,7 @@ pub static LIBRARY: Library = Library {
         bitmask: bitmask;
         gather: bytes, concat, maps;
         groupby: bytes, estimate, global, local, sample, shared, table;
-        join: condition, insert, marks, matches, nested, pairs, probe, runs, sentinels, slot, tiles, window;
+        join: condition, insert, marks, matches, nested, pairs, probe, range, runs, sentinels, slot, tiles, window;
         kernels: bits, digit_bins, errors, exact, float, hash, int128, look_back, multisplit, order, pack, running, subgroup,
             workgroup;
         partition: number, offsets;

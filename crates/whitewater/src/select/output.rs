@@ -374,6 +374,11 @@ impl<'a> Output<'a> {
         Ok(())
     }
 
+    /// The values of a column that the kernel has written.
+    pub(crate) fn data(&self, written: Written) -> &Buffer {
+        &self.buffers[written.data]
+    }
+
     /// A column that the kernel has written.
     pub(crate) fn take(&self, written: Written, data_type: &DataType) -> Column {
         let data = self.buffers[written.data].clone();

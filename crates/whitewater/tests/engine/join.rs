@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::{
     array::*,
-    compute::{concat_batches, take},
+    compute::{SortOptions, concat_batches, take},
     datatypes::*,
     util::display::array_value_to_string,
 };
@@ -41,6 +41,8 @@ struct Case {
     keys: Vec<(usize, usize, bool)>,
     /// Columns of both sides that are compared: build < probe.
     less: Option<(usize, usize)>,
+    /// Columns of both sides that are compared in other ways, build first.
+    ranges: Vec<(usize, Op, usize)>,
 }
 
 /// The value as something to compare by: zeros are equal, NaNs by their bits.
@@ -70,7 +72,22 @@ impl Case {
                 (a, b) => a == b,
             }
         });
+        let compared = self.ranges.iter().all(|(b, op, p)| {
+            let (left, right) = (self.build.column(*b), self.probe.column(*p));
+            if left.is_null(build) || right.is_null(probe) {
+                return false;
+            }
+            let compare = make_comparator(left, right, SortOptions::default()).expect("an order");
+            let order = compare(build, probe);
+            match op {
+                Op::Lt => order.is_lt(),
+                Op::Le => order.is_le(),
+                Op::Gt => order.is_gt(),
+                _ => order.is_ge(),
+            }
+        });
         equal
+            && compared
             && self.less.is_none_or(|(b, p)| {
                 let left = self.build.column(b).as_primitive::<Int64Type>();
                 let right = self.probe.column(p).as_primitive::<Int64Type>();
@@ -191,7 +208,20 @@ impl Case {
             keys: self.keys.iter().map(key).collect(),
             condition: self
                 .less
-                .map(|(b, p)| Expr::column(b).binary(Op::Lt, Expr::column(first + p))),
+                .map(|(b, p)| (b, Op::Lt, p))
+                .iter()
+                .chain(&self.ranges)
+                .enumerate()
+                .map(|(i, (b, op, p))| {
+                    let (build, probe) = (Expr::column(*b), Expr::column(first + p));
+                    match (i % 2, op) {
+                        // The other way round means the same.
+                        (1, Op::Le) => probe.binary(Op::Ge, build),
+                        (1, Op::Gt) => probe.binary(Op::Lt, build),
+                        _ => build.binary(*op, probe),
+                    }
+                })
+                .reduce(|all, one| all.binary(Op::And, one)),
             outputs,
         }
     }
@@ -226,6 +256,13 @@ impl Case {
             let joined = join(&device, &build, &probe, &join_of).expect("a join");
             let joined = joined.download().expect("download");
             assert_eq!(joined.num_rows(), rows.len(), "{kind:?} {:?}", self.keys);
+            if !self.ranges.is_empty() {
+                // Build rows come in the order of their values.
+                let expected = RecordBatch::try_new(joined.schema(), expected.clone());
+                let expected = sorted_rows(&expected.expect("rows"));
+                assert_eq!(sorted_rows(&joined), expected, "{kind:?} {:?}", self.ranges);
+                continue;
+            }
             for (got, expected) in joined.columns().iter().zip(&expected) {
                 assert_eq!(got, expected, "{kind:?} {:?} {:?}", self.keys, self.less);
             }
@@ -336,6 +373,7 @@ fn keys_of_every_type_in_every_kind() {
                 probe: side(&types, 70, 15, 2, nulls),
                 keys: vec![(0, 0, null_equals_null)],
                 less: None,
+                ranges: Vec::new(),
             }
             .check_all();
         }
@@ -361,6 +399,7 @@ fn unique_keys_in_every_kind() {
                     probe: side(&[DataType::Int64], 90, 80, 3, nulls),
                     keys: vec![(0, 0, null_equals_null)],
                     less,
+                    ranges: Vec::new(),
                 }
                 .check_all();
             }
@@ -385,6 +424,7 @@ fn several_keys_and_a_condition() {
             probe: side(&types, 64, 4, 2, true),
             keys,
             less: Some((at, at)),
+            ranges: Vec::new(),
         }
         .check_all();
     }
@@ -398,6 +438,7 @@ fn a_condition_that_reads_nulls_of_one_side() {
             probe: side(&[DataType::Int64], 40, 6, 2, right),
             keys: vec![(0, 0, false)],
             less: Some((2, 2)),
+            ranges: Vec::new(),
         }
         .check_all();
     }
@@ -412,8 +453,68 @@ fn every_row_with_every_row() {
                 probe: side(&[DataType::Int64], probes, 6, 2, true),
                 keys: Vec::new(),
                 less,
+                ranges: Vec::new(),
             }
             .check_all();
+        }
+    }
+}
+
+/// Comparisons that leave few candidates: the build side is put in order, and the rows of a range are tried.
+#[test]
+fn ranges() {
+    use DataType::*;
+    let types = [
+        Int8,
+        Int16,
+        Int32,
+        Int64,
+        UInt8,
+        UInt32,
+        UInt64,
+        Float32,
+        Float64,
+        Date32,
+        Timestamp(TimeUnit::Microsecond, None),
+        Decimal128(15, 2),
+        Decimal128(38, 2),
+    ];
+    let wide = [Int64, Float64];
+    for data_type in types {
+        for nulls in [false, true] {
+            // The values of the build side are above nearly all of the probe side.
+            let high = column(&data_type, 70, 40, 5, nulls);
+            let low = column(&data_type, 90, 12, 1, nulls);
+            let more = column(&data_type, 90, 17, 1, nulls);
+            let number = |rows: usize| -> ArrayRef {
+                Arc::new(UInt32Array::from_iter_values(0..rows as u32))
+            };
+            let batch = |columns: Vec<ArrayRef>| {
+                let columns = columns
+                    .into_iter()
+                    .enumerate()
+                    .map(|(i, c)| (format!("c{i}"), c, true));
+                RecordBatch::try_from_iter_with_nullable(columns).expect("a batch")
+            };
+            let ways = [
+                vec![(0, Op::Lt, 0)],
+                vec![(0, Op::Ge, 0), (0, Op::Le, 1)],
+                vec![(0, Op::Gt, 0), (0, Op::Lt, 1)],
+                vec![(0, Op::Le, 0), (1, Op::Gt, 2)],
+            ];
+            for ranges in ways {
+                let case = Case {
+                    build: batch(vec![high.clone(), number(70)]),
+                    probe: batch(vec![low.clone(), more.clone(), number(90)]),
+                    keys: Vec::new(),
+                    less: None,
+                    ranges,
+                };
+                match wide.contains(&data_type) {
+                    true => case.check_all(),
+                    false => case.check(Kind::Outer(Side::Probe)),
+                }
+            }
         }
     }
 }
@@ -427,6 +528,7 @@ fn sides_of_no_row_and_of_one() {
                 probe: side(&[DataType::Int64], probes, 3, 2, false),
                 keys: vec![(0, 0, false)],
                 less,
+                ranges: Vec::new(),
             }
             .check_all();
         }
@@ -459,6 +561,7 @@ fn zeros_and_nans() {
             probe: one_column(array),
             keys: vec![(0, 0, false)],
             less: None,
+            ranges: Vec::new(),
         }
         .check_all();
     }
@@ -479,6 +582,7 @@ fn keys_that_look_like_an_empty_slot() {
             probe: one_column(probe),
             keys: vec![(0, 0, false)],
             less: None,
+            ranges: Vec::new(),
         }
         .check_all();
     }
@@ -515,6 +619,7 @@ fn narrow_and_wide_decimals() {
                 probe: one_column(probe.clone()),
                 keys: vec![(0, 0, null_equals_null)],
                 less: None,
+                ranges: Vec::new(),
             }
             .check_all();
         }
@@ -546,6 +651,7 @@ fn short_and_long_strings() {
                 probe: one_column(probe.clone()),
                 keys: vec![(0, 0, null_equals_null)],
                 less: None,
+                ranges: Vec::new(),
             }
             .check_all();
         }
@@ -568,6 +674,7 @@ fn not_in() {
                 probe: one_column(Arc::new(Int64Array::from(probe.to_vec()))),
                 keys: vec![(0, 0, false)],
                 less: None,
+                ranges: Vec::new(),
             }
             .check(Kind::NotIn);
         }
@@ -584,6 +691,7 @@ fn not_in_over_several_batches() {
         probe,
         keys: vec![(0, 0, false)],
         less: None,
+        ranges: Vec::new(),
     };
     for (batches, rows) in [
         (vec![vec![Some(1)], vec![None], vec![Some(7)]], 0),
@@ -649,6 +757,7 @@ fn several_batches_and_chunks() {
             probe: side(&[DataType::Int64], 60, 6, 2, true),
             keys: vec![(0, 0, false)],
             less,
+            ranges: Vec::new(),
         };
         for device in devices() {
             let keys = case.join(Kind::Inner).keys;
@@ -675,6 +784,7 @@ fn larger_build_sides() {
                 probe: side(&[DataType::Int64], 80, domain, 2, nulls),
                 keys: vec![(0, 0, null_equals_null)],
                 less: None,
+                ranges: Vec::new(),
             }
             .check_all();
         }
@@ -693,6 +803,7 @@ fn skewed_keys() {
         probe: one_column(keys(150, 3)),
         keys: vec![(0, 0, false)],
         less: None,
+        ranges: Vec::new(),
     }
     .check_all();
 }
@@ -731,6 +842,7 @@ fn an_error_in_a_condition() {
         probe: number(vec![1, 2]),
         keys: vec![(0, 0, false)],
         less: None,
+        ranges: Vec::new(),
     };
     let mut join_of = case.join(Kind::Inner);
     let zero = Expr::column(0).binary(Op::Sub, Expr::column(2));
@@ -779,6 +891,7 @@ proptest! {
             probe: host(&probe),
             keys: vec![(0, 0, null_equals_null)],
             less: less.then_some((1, 1)),
+            ranges: Vec::new(),
         }
         .check(kinds()[kind]);
     }
@@ -802,6 +915,7 @@ fn parts_on_the_host() {
                 probe: side(&[DataType::Int64], 120, 45, 2, nulls),
                 keys: vec![(0, 0, false)],
                 less,
+                ranges: Vec::new(),
             };
             let join_of = case.join(kind);
             let mut grace = Grace::new(device(), join_of.clone(), case.build.schema());
