@@ -115,12 +115,6 @@ impl Accumulators {
         aggregate: &Aggregate,
         describe: &impl Fn(&Expr) -> Result<GeneratedValue, Error>,
     ) -> Result<(), Error> {
-        if self.flavour == Flavour::Grouped && !aggregate.function.has_groups() {
-            return Err(Error::unsupported(format!(
-                "{:?} of groups",
-                aggregate.function
-            )));
-        }
         if let Function::First { .. } | Function::Last { .. } | Function::Median =
             aggregate.function
         {

@@ -25,7 +25,7 @@ use arrow::datatypes::Schema;
 
 use crate::{
     Error,
-    expr::{ColumnLayout, Expr, Pipeline, compile},
+    expr::{ColumnLayout, DeviceType, Expr, GeneratedValue, Pipeline, compile},
 };
 
 /// An aggregate function. Nulls are skipped by all of them.
@@ -37,8 +37,7 @@ pub enum Function {
     Sum,
     /// State: the count, then the sum.
     Avg,
-    /// Of any type of fixed width; floats by total order. State: the value. Groups' decimals are of at most 64
-    /// bits.
+    /// Of any type of fixed width; floats by total order. State: the value.
     Min,
     Max,
     /// Of booleans: whether any, or every one, is true. State: the value.
@@ -74,10 +73,20 @@ pub enum Function {
 }
 
 impl Function {
-    /// Whether [`group`](crate::groupby::group) can do it, and not only [`reduce`].
-    fn has_groups(self) -> bool {
+    /// Whether atomics merge its states.
+    fn is_atomic(self) -> bool {
         use Function::*;
         matches!(self, Count | Sum | Avg | Min | Max | Any | All)
+    }
+
+    /// Whether [`group`](crate::groupby::group) can do it, and not only [`reduce`].
+    fn has_groups(self) -> bool {
+        !matches!(self, Function::CheckedSum | Function::Median)
+    }
+
+    /// Whether a row's number is part of the answer.
+    pub(crate) fn tells_rows(self) -> bool {
+        matches!(self, Function::ArgMin | Function::ArgMax)
     }
 }
 
@@ -139,6 +148,28 @@ impl Aggregation {
         }
     }
 
+    /// Which aggregates of groups need the rows in the order of groups, since no atomic merges their states; what
+    /// groups cannot have is [`Error::Unsupported`].
+    pub(crate) fn needs_rows_in_order(
+        &self,
+        describe: impl Fn(&Expr) -> Result<GeneratedValue, Error>,
+    ) -> Result<Vec<bool>, Error> {
+        let one = |aggregate: &Aggregate| {
+            let function = aggregate.function;
+            if !function.has_groups() {
+                return Err(Error::unsupported(format!("{function:?} of groups")));
+            }
+            let wide = match (function, &aggregate.argument) {
+                (Function::Min | Function::Max, Some(argument)) => {
+                    describe(argument)?.device == DeviceType::I128
+                }
+                _ => false,
+            };
+            Ok(wide || !function.is_atomic())
+        };
+        self.aggregates.iter().map(one).collect()
+    }
+
     /// Whether the states of several batches would not add up to that of all.
     pub fn needs_all_rows(&self) -> bool {
         let mut functions = self.aggregates.iter().map(|aggregate| aggregate.function);
@@ -169,14 +200,19 @@ impl Aggregation {
                 .pop()
                 .ok_or_else(|| Error::unsupported("an expression without a value"))
         };
-        let flavour = match self.keys.is_empty() {
-            true => Flavour::Private,
-            false => Flavour::Grouped,
+        let is_ordered = match self.keys.is_empty() {
+            true => vec![true; self.aggregates.len()],
+            false => self.needs_rows_in_order(describe)?,
         };
-        let plan = Accumulators::plan(&self.aggregates, flavour, 1, describe)?;
-        for (column, expr) in plan.picked() {
-            let field = column.field.as_ref().clone();
-            crate::select::check(None, &[(expr.clone(), field)], schema)?;
+        for (flavour, ordered) in [(Flavour::Private, true), (Flavour::Grouped, false)] {
+            let aggregates = self.aggregates.iter().zip(&is_ordered);
+            let those = aggregates.filter(|(_, is_ordered)| **is_ordered == ordered);
+            let those: Vec<Aggregate> = those.map(|(a, _)| a.clone()).collect();
+            let plan = Accumulators::plan(&those, flavour, 1, describe)?;
+            for (column, expr) in plan.picked() {
+                let field = column.field.as_ref().clone();
+                crate::select::check(None, &[(expr.clone(), field)], schema)?;
+            }
         }
         let predicate = Pipeline {
             predicate: self.predicate.clone(),

@@ -30,6 +30,7 @@ pub(super) fn emit(
     } = *run;
     let mut output = Output::new(device, groups);
     output.import(IMPORTS);
+    output.import(UNORDER);
     output.declaration("fn load(word: u32) -> u64 { return atomicLoad(&states[word]); }\n");
     output.line("let owner = owners[row];");
     let owners = output.numbers("owner")?;
@@ -107,8 +108,12 @@ import package::groupby::bytes::{float_key32, float_key64};
 import package::groupby::table::{owners, states, window_base};
 import package::kernels::exact::{WINDOW, from_fixed, with_specials};
 import package::kernels::int128::I128;
-import package::kernels::order::{unorder_bool, unorder_u32, unorder_u64, unorder_i32, unorder_i64, unorder_f32, unorder_f64};
 import package::spec::{WINDOWS, WORDS};
+";
+
+/// What [`state_words`] of ordered values needs.
+pub(super) const UNORDER: &str = "\
+import package::kernels::order::{unorder_bool, unorder_u32, unorder_u64, unorder_i32, unorder_i64, unorder_f32, unorder_f64};
 ";
 
 /// The words of key `index`: floats as the key itself, in which both zeros are one.
@@ -122,7 +127,7 @@ fn key_words(index: usize, value: &GeneratedValue) -> (String, String) {
 }
 
 /// The words of a state column, as WGSL, with what must be computed first.
-fn state_words(
+pub(super) fn state_words(
     output: &mut Output<'_>,
     index: usize,
     column: &StateColumn,

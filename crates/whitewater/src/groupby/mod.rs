@@ -6,14 +6,16 @@
 //!                                               └▶ states in a global table  ◀─┘
 //!       (rows apart by hash first, where the table outgrows the cache)
 //!       ──collect, emit──▶ Batch of key columns and partial state columns
+//!       ──rows by group, for what atomics do not merge (`ordered.rs`)──▶ more state columns
 //! ```
 //!
 //! Every sum is of integers (floats are summed exactly, in fixed point), so the order of atomics
-//! never shows: the same data gives the same answer on every run. The order of the groups is not
+//! never shows, and other merges have a fixed order: the same data gives the same answer on every run. The order of the groups is not
 //! defined.
 
 mod apart;
 mod emit;
+mod ordered;
 mod run;
 pub(crate) mod states;
 mod tiers;
@@ -42,7 +44,8 @@ const MOST_SLOTS: u32 = 1 << 30;
 ///
 /// Extra device memory: for a table of `s` slots (twice the estimated groups, as a power of two) and
 /// states of `w` words `s * (20 + 8 w)` bytes, 4 bytes a group, 1 MiB for the estimate, and 4 bytes for each of up to 4M
-/// deferred rows beyond `s`. Where the table outgrows the cache, a copy of the columns that are used (two with a
+/// deferred rows beyond `s`. For aggregates that atomics do not merge (see [`Function`](crate::aggregate::Function)), 20
+/// bytes a row, 4 a slot and `8 * w` for each group and for each 16 rows besides. Where the table outgrows the cache, a copy of the columns that are used (two with a
 /// predicate), and 8 bytes a row, if there is room.
 ///
 /// Errors: [`Error::Unsupported`] for a key or an aggregate without a kernel or for more groups than
@@ -62,16 +65,24 @@ fn gather_groups(
     apart: bool,
 ) -> Result<Batch, Error> {
     let keys = Keys::plan(&aggregation.keys, batch)?;
+    let is_ordered = aggregation.needs_rows_in_order(|expr| describe(expr, batch))?;
+    let which = |ordered: bool| {
+        let aggregates = aggregation.aggregates.iter().zip(&is_ordered);
+        let those = aggregates.filter(move |(_, is_ordered)| **is_ordered == ordered);
+        those.map(|(a, _)| a.clone()).collect::<Vec<_>>()
+    };
+    let (by_atomics, in_order) = (which(false), which(true));
+    // Rows are told by their numbers in this batch.
+    let movable = !in_order.iter().any(|a| a.function.tells_rows());
     let mut every = false;
     let mut windows = 1;
     let mut least_slots = 0;
     loop {
-        let plan =
-            Accumulators::plan(&aggregation.aggregates, Flavour::Grouped, windows, |expr| {
-                describe(expr, batch)
-            })?;
+        let plan = Accumulators::plan(&by_atomics, Flavour::Grouped, windows, |expr| {
+            describe(expr, batch)
+        })?;
         if batch.rows == 0 {
-            return empty(device, &keys, &plan);
+            return empty(device, aggregation);
         }
         let mut values = keys.values.clone();
         values.extend(plan.values());
@@ -97,6 +108,7 @@ fn gather_groups(
         run.local = tiers::local(device.info(), &plan, findings.groups);
         let slots = tiers::table_slots(findings.groups).max(least_slots);
         if !apart
+            && movable
             && tiers::outgrows_cache(device.info(), slots, &plan)
             && let Some((parted, over)) = apart::by_keys(device, batch, aggregation)?
         {
@@ -124,7 +136,17 @@ fn gather_groups(
             least_slots = table.slots.saturating_mul(8).min(MOST_SLOTS);
             continue;
         }
-        return emit::emit(&run, &table, &listed, status.groups as usize);
+        let groups = status.groups as usize;
+        let emitted = emit::emit(&run, &table, &listed, groups)?;
+        if in_order.is_empty() || groups == 0 {
+            return match groups {
+                0 => empty(device, aggregation),
+                _ => Ok(emitted),
+            };
+        }
+        let states = ordered::states(&run, &table, &listed, groups, &in_order)?;
+        let keys = aggregation.keys.len();
+        return ordered::beside(emitted, keys, &aggregation.aggregates, &is_ordered, states);
     }
 }
 
@@ -156,9 +178,12 @@ pub fn count_distinct(device: &Device, batch: &Batch, expr: &Expr) -> Result<usi
 }
 
 /// No groups, with the right columns.
-fn empty(device: &Device, keys: &Keys, plan: &Accumulators) -> Result<Batch, Error> {
-    let mut fields: Vec<_> = keys.fields.iter().cloned().map(Arc::new).collect();
-    fields.extend(plan.state.iter().map(|column| column.field.clone()));
+fn empty(device: &Device, aggregation: &Aggregation) -> Result<Batch, Error> {
+    let mut fields: Vec<Field> = Vec::new();
+    fields.extend(aggregation.keys.iter().map(|(_, field)| field.clone()));
+    for aggregate in &aggregation.aggregates {
+        fields.extend(aggregate.state.iter().cloned());
+    }
     let schema = Arc::new(Schema::new(fields));
     Batch::upload(device, &RecordBatch::new_empty(schema))
 }

@@ -277,6 +277,33 @@ impl Run<'_> {
         Ok((status, listed))
     }
 
+    /// The group of each row, by its place among the `groups` that `listed` lists; `groups` where there is none.
+    pub(super) fn number_rows(
+        &self,
+        table: &Table,
+        listed: &Buffer,
+        groups: u32,
+    ) -> Result<Buffer, Error> {
+        let rows = self.batch.rows as u64;
+        let numbers = self.device.alloc((u64::from(table.slots) + 1) * 4)?;
+        let group_of_rows = self.device.alloc(rows * 4)?;
+        for (entry, items) in [("number_groups", u64::from(groups)), ("number_rows", rows)] {
+            let kernel = self.kernel("package::groupby::number", entry)?;
+            self.launch(&kernel, table, Some(listed), items)
+                .bind(0, 9, &numbers)
+                .bind(0, 10, &group_of_rows)
+                .params(&Params {
+                    rows: items as u32,
+                    slots: table.slots,
+                    indirect: groups,
+                    sample_stride: 1,
+                })
+                .moves(items * 8)
+                .run(self.grid(items))?;
+        }
+        Ok(group_of_rows)
+    }
+
     /// Writes the listed groups to `output`, whose rows are slots.
     pub(super) fn emit(
         &self,

@@ -26,7 +26,7 @@ use crate::{
     params::{WORKGROUP, grid},
     pipeline::Compiled,
     ragged::KEY_GROUP,
-    sort::{DIGIT_BITS, Values, Words, sort_words},
+    sort::order_by_number,
 };
 
 /// Slots of a window, and windows a row.
@@ -168,39 +168,21 @@ impl Table {
     /// The rows by runs, which the slots then tell.
     fn lay_side_by_side(&self) -> Result<Buffer, Error> {
         let rows = self.batch.rows;
-        let bits = u32::BITS - self.slot_count.leading_zeros();
-        let passes = bits.div_ceil(DIGIT_BITS);
-        let bins = self
-            .device
-            .alloc_filled(u64::from(passes << DIGIT_BITS) * 4, 0)?;
-        let shader = Shader::new(&LIBRARY, "package::join::runs")
-            .constant("SIZE", "u32", WORKGROUP)
-            .constant("PASSES", "u32", passes);
-        let launch = |entry: &str, numbers: &Buffer, per_workgroup: u32| -> Result<(), Error> {
-            self.device
-                .kernel(&shader, entry)?
-                .launch()
-                .bind(0, 2, &self.slots)
-                .bind(0, 3, numbers)
-                .bind(0, 5, &bins)
-                .params(&[rows as u32, self.slot_count])
-                .moves(rows as u64 * 4)
-                .run(grid(&self.device, rows as u64, per_workgroup.into()))?;
-            Ok(())
-        };
-        launch("count_numbers", &self.slot_numbers, WORKGROUP * 8)?;
-        // The sort uses up its keys.
+        // The sort uses up its numbers.
         let numbers = self.device.alloc(rows as u64 * 4)?;
         self.device
             .copy(&self.slot_numbers, &numbers, rows as u64 * 4)?;
-        let words = Words {
-            keys: numbers,
-            bits,
-            wide: false,
-            bins: bins.clone(),
-        };
-        let sorted = sort_words(&self.device, words, 0, Values::Numbers, rows)?;
-        launch("tell_runs", &sorted.keys, WORKGROUP)?;
+        let sorted = order_by_number(&self.device, numbers, rows, self.slot_count)?;
+        let shader =
+            Shader::new(&LIBRARY, "package::join::runs").constant("SIZE", "u32", WORKGROUP);
+        self.device
+            .kernel(&shader, "tell_runs")?
+            .launch()
+            .bind(0, 2, &self.slots)
+            .bind(0, 3, &sorted.keys)
+            .params(&[rows as u32, self.slot_count])
+            .moves(rows as u64 * 4)
+            .run(grid(&self.device, rows as u64, WORKGROUP.into()))?;
         sorted.order()
     }
 }

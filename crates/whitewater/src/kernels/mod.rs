@@ -22,14 +22,14 @@ pub static LIBRARY: Library = Library {
         aggregate: held, reduce;
         bitmask: bitmask;
         gather: bytes, concat, maps;
-        groupby: bytes, estimate, global, local, sample, shared, table;
+        groupby: bytes, estimate, global, local, number, ordered, sample, shared, table;
         join: condition, insert, marks, matches, nested, pairs, probe, range, runs, sentinels, slot, tiles, window;
         kernels: bits, digit_bins, errors, exact, float, hash, int128, look_back, multisplit, order, pack, running, subgroup,
             workgroup;
         partition: number, offsets;
         scan: scan;
         select: evaluate, select;
-        sort: compare, encode, quantile, radix, rank, settle, span, ties, top;
+        sort: compare, encode, number, quantile, radix, rank, settle, span, ties, top;
     },
     intrinsics: &[crate::expr::INTRINSICS],
 };

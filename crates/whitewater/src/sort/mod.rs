@@ -14,6 +14,7 @@
 mod compare;
 mod keys;
 mod layout;
+mod number;
 mod quantile;
 mod radix;
 mod settle;
@@ -37,6 +38,7 @@ use crate::{
 pub(crate) use compare::comparison;
 use keys::Stage;
 use layout::{Layout, Window, leading_digits};
+pub(crate) use number::order_by_number;
 pub use quantile::{Interpolation, quantiles, values_at};
 pub(crate) use radix::{DIGIT_BITS, Split, Values, Words, sort_words};
 use radix::{DIGITS, sort_rows};

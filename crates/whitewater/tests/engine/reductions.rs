@@ -12,7 +12,7 @@ use whitewater::{
     Error,
     aggregate::{Aggregate, Aggregation, Function, reduce},
     expr::{Expr, Literal, Op},
-    groupby::count_distinct,
+    groupby::{count_distinct, group},
     sort::{Interpolation, quantiles, values_at},
 };
 
@@ -342,6 +342,129 @@ fn variances_are_those_of_two_passes() {
             let values: ArrayRef = Arc::new(Float64Array::from(values));
             let found = state(&values, Function::Variance, &moments).expect("a state");
             assert!(found[2].as_primitive::<Float64Type>().value(0).is_nan());
+        }
+    }
+}
+
+/// Groups have the states of a table of their rows alone: states that atomics merge, and those that need the rows in
+/// the order of groups.
+#[test]
+fn groups_are_reduced_as_their_rows_alone() {
+    let numbers = [DataType::UInt64, DataType::Float64, DataType::Float64];
+    for values in every_column().filter(|values| values.len() > 31) {
+        let data_type = values.data_type().clone();
+        let same = std::slice::from_ref(&data_type);
+        let shown = [data_type.clone(), DataType::Boolean];
+        let candidates = [
+            (Function::Count, &[DataType::Int64][..]),
+            (Function::Min, same),
+            (Function::Max, same),
+            (Function::Any, same),
+            (Function::BitAnd, same),
+            (Function::BitOr, same),
+            (Function::BitXor, same),
+            (Function::Product, same),
+            (Function::Variance, &numbers),
+            (Function::First { skip_nulls: false }, &shown),
+            (Function::First { skip_nulls: true }, &shown),
+            (Function::Last { skip_nulls: false }, &shown),
+            (Function::Last { skip_nulls: true }, &shown),
+        ];
+        let one_row = values.slice(0, 1);
+        let known = candidates.iter().filter(|(function, types)| {
+            let exact = *function != Function::Product || data_type != DataType::Float64;
+            exact && state(&one_row, *function, types).is_ok()
+        });
+        let aggregates: Vec<Aggregate> = known.map(|(f, types)| aggregate(*f, types)).collect();
+        let batch = upload(&numbered(std::slice::from_ref(&values), 0));
+        let rows = values.len();
+        for groups in [1, 3, 40, rows] {
+            // Half the rows in one group, the others spread; the first few rows are left out.
+            let group_of = |row: usize| {
+                if row.is_multiple_of(2) {
+                    0
+                } else {
+                    row % groups
+                }
+            };
+            let number = || Expr::column(1);
+            let literal = |n: usize| Expr::Literal(Literal::UInt32(n as u32));
+            let odd = number().binary(Op::Rem, literal(2));
+            let key = number()
+                .binary(Op::Rem, literal(groups))
+                .binary(Op::Mul, odd);
+            let aggregation = Aggregation {
+                predicate: Some(number().binary(Op::Ge, literal(5))),
+                keys: vec![(key, Field::new("key", DataType::UInt32, false))],
+                aggregates: aggregates.clone(),
+            };
+            let found = group(device(), &batch, &aggregation).expect("groups");
+            let found = found.download().expect("groups");
+            let keys = found.column(0).as_primitive::<UInt32Type>();
+            let taken: HashSet<usize> = (5..rows).map(group_of).collect();
+            assert_eq!(found.num_rows(), taken.len(), "{data_type} in {groups}");
+            for at in (0..found.num_rows()).step_by(found.num_rows().div_ceil(12)) {
+                let key = keys.value(at) as usize;
+                let of_group: Vec<u32> = (5..rows)
+                    .filter(|row| group_of(*row) == key)
+                    .map(|row| row as u32)
+                    .collect();
+                let alone = take(&values, &UInt32Array::from(of_group), None).expect("rows");
+                let expected = reduced(&alone, aggregates.clone()).expect("states");
+                for (i, expected) in expected.iter().enumerate() {
+                    let state = found.column(i + 1).slice(at, 1);
+                    let case = format!("column {i} of {data_type}, group {key} of {groups}");
+                    let float = |array: &ArrayRef| {
+                        let floats = array.as_primitive_opt::<Float64Type>();
+                        floats.filter(|f| f.is_valid(0)).map(|f| f.value(0))
+                    };
+                    match (float(&state), float(expected)) {
+                        (Some(a), Some(b)) => {
+                            let near = (a - b).abs() <= 1e-9 * a.abs().max(b.abs());
+                            assert!(
+                                near || a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan(),
+                                "{case}: {a} {b}"
+                            );
+                        }
+                        _ => assert_eq!(text(&state), text(expected), "{case}"),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The rows of the least and greatest values of groups, as numbers of the whole batch.
+#[test]
+fn rows_of_the_extremes_of_groups_are_the_hosts() {
+    for values in every_column().filter(|values| values.len() > 31) {
+        if state(&values.slice(0, 1), Function::ArgMin, &[DataType::UInt64]).is_err() {
+            continue;
+        }
+        let data_type = values.data_type().clone();
+        let ends = [Function::ArgMin, Function::ArgMax];
+        let batch = upload(&numbered(std::slice::from_ref(&values), 0));
+        let key = Expr::column(1).binary(Op::Rem, Expr::Literal(Literal::UInt32(6)));
+        let aggregation = Aggregation {
+            predicate: None,
+            keys: vec![(key, Field::new("key", DataType::UInt32, false))],
+            aggregates: ends.map(|f| aggregate(f, &[DataType::UInt64])).to_vec(),
+        };
+        let Ok(found) = group(device(), &batch, &aggregation) else {
+            // Decimals beyond 64 bits further down.
+            assert!(matches!(data_type, DataType::Decimal128(_, _)));
+            continue;
+        };
+        let found = found.download().expect("groups");
+        for at in 0..found.num_rows() {
+            let key = found.column(0).as_primitive::<UInt32Type>().value(at);
+            let rows: Vec<u32> = (key..values.len() as u32).step_by(6).collect();
+            let alone = take(&values, &UInt32Array::from(rows.clone()), None).expect("rows");
+            for (i, descending) in [false, true].into_iter().enumerate() {
+                let expected = first_row(&alone, descending).map(|row| rows[row].to_string());
+                let state = found.column(i + 1).slice(at, 1);
+                assert_eq!(text(&state), expected, "{:?} of {data_type}", ends[i]);
+            }
         }
     }
 }
