@@ -27,6 +27,7 @@ use whitewater::{
     join::Join,
     sort::SortKey,
     table::plain_type,
+    window::Window,
 };
 
 use crate::{
@@ -62,6 +63,8 @@ pub(crate) enum Work {
         keys: Vec<SortKey>,
         fetch: Option<usize>,
     },
+    /// Puts all of them in order, and computes the window's columns beside theirs.
+    Window { sort: Vec<SortKey>, window: Window },
     /// Leaves out the first `skip`, and keeps `fetch` of the others.
     Limit { skip: usize, fetch: Option<usize> },
     /// Those of all sources.
@@ -274,7 +277,7 @@ impl Island {
 }
 
 /// `order` over the columns of `rows`.
-fn sort_keys(order: &LexOrdering, rows: &Rows) -> Result<Vec<SortKey>, String> {
+pub(crate) fn sort_keys(order: &LexOrdering, rows: &Rows) -> Result<Vec<SortKey>, String> {
     let key = |key: &PhysicalSortExpr| {
         Ok(SortKey {
             expr: rows.translate(&key.expr)?,

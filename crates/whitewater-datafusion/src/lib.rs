@@ -26,6 +26,7 @@ mod runner;
 mod session;
 mod translate;
 mod upload;
+mod window;
 
 pub use error::Error;
 pub use exec::GpuExec;

@@ -19,10 +19,11 @@ use whitewater::gpu::Device;
 use crate::{
     GpuExec, OnCpuExec, OnOutOfMemory,
     exec::is_on_device,
-    island::Island,
+    island::{Island, Work},
     join::is_join,
     partitions::Wanted,
     rows::{below_exchange, passes_rows_on},
+    window::{follows_an_order, is_window},
 };
 
 /// Moves every island of a plan to the GPU, whole or not at all; a scan feeds it by upload unless its
@@ -100,6 +101,12 @@ impl GpuRule {
             }
         } else if is_join(plan) {
             self.join(plan)?
+        } else if is_window(plan) {
+            // Its rows are in order, which partitions made anew are not.
+            if wanted != Wanted::Any && before.partition_count() > 1 {
+                return Ok(Err(Some("sorted partitions stay apart on the CPU".into())));
+            }
+            self.window(plan)?
         } else if passes_rows_on(plan).is_some() || plan.children().is_empty() {
             return Ok(Err(None));
         } else {
@@ -133,6 +140,30 @@ impl GpuRule {
         }))
     }
 
+    /// The GPU node for the window at the top of `plan`, or why not.
+    fn window(
+        &self,
+        plan: &Arc<dyn ExecutionPlan>,
+    ) -> Result<Result<Arc<dyn ExecutionPlan>, String>> {
+        let mut island = match Island::window(plan) {
+            Ok(Some(island)) => island,
+            Ok(None) => return Ok(Err("a window is not on the GPU".into())),
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let sources = self.sources(&island)?;
+        // Rows that are in order on the device are so without another sort.
+        let in_order = |source: &Arc<dyn ExecutionPlan>| {
+            is_on_device(source) && source.output_ordering().is_some()
+        };
+        if let Work::Window { sort, .. } = &mut island.work
+            && follows_an_order(plan)
+            && sources.iter().all(in_order)
+        {
+            sort.clear();
+        }
+        Ok(Ok(self.node_over(island, sources)))
+    }
+
     /// `plan` over converted children.
     fn children(
         &self,
@@ -157,11 +188,15 @@ impl GpuRule {
 
     /// The GPU node for an island, over its converted sources.
     fn node(&self, island: Island) -> Result<Arc<dyn ExecutionPlan>> {
-        let sources = island.sources.iter();
-        let sources = sources
-            .map(|source| self.convert(source.clone(), Wanted::Any))
-            .collect::<Result<Vec<_>>>()?;
+        let sources = self.sources(&island)?;
         Ok(self.node_over(island, sources))
+    }
+
+    fn sources(&self, island: &Island) -> Result<Vec<Arc<dyn ExecutionPlan>>> {
+        let sources = island.sources.iter();
+        sources
+            .map(|source| self.convert(source.clone(), Wanted::Any))
+            .collect()
     }
 
     fn node_over(
@@ -294,7 +329,6 @@ fn reason_of(name: &str) -> Option<String> {
         | "SortMergeJoinExec"
         | "SymmetricHashJoinExec"
         | "PiecewiseMergeJoinExec" => "a join",
-        "WindowAggExec" | "BoundedWindowAggExec" => "a window",
         "UnionExec" | "InterleaveExec" => "a union",
         other => other,
     };

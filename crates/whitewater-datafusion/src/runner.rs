@@ -14,6 +14,7 @@ use whitewater::{
     groupby::group,
     select::filter_project,
     sort::sort,
+    window::window,
 };
 
 use crate::{island::Work, metrics::Metrics};
@@ -74,6 +75,16 @@ impl Runner {
                 let batches = on_the_device(rows);
                 let sorted = sort(&self.device, &concat(&self.device, &batches)?, keys, *fetch)?;
                 Ok(vec![Rows::Device(sorted)])
+            }),
+            Work::Window {
+                sort: keys,
+                window: of,
+            } => self.counted(|| {
+                let mut batch = concat(&self.device, &on_the_device(rows))?;
+                if !keys.is_empty() {
+                    batch = sort(&self.device, &batch, keys, None)?;
+                }
+                Ok(vec![Rows::Device(window(&self.device, &batch, of)?)])
             }),
             Work::Limit { skip, fetch } => self.counted(|| {
                 let (mut skip, mut left) = (*skip, fetch.unwrap_or(usize::MAX));

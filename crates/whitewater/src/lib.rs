@@ -27,6 +27,7 @@ pub mod scan;
 pub mod select;
 pub mod sort;
 pub mod table;
+pub mod window;
 
 pub use column::{Column, Storage};
 pub use error::Error;

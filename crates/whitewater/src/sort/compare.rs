@@ -105,6 +105,45 @@ impl Comparison<'_> {
     }
 }
 
+/// Runs of neighbouring rows with equal keys.
+#[derive(Clone)]
+pub(crate) struct Runs {
+    /// A bit a row where one begins.
+    pub(crate) heads: Buffer,
+    /// The run of each row (u32), from 1.
+    pub(crate) of_rows: Buffer,
+    /// The first row of each run (u32).
+    pub(crate) starts: Buffer,
+    pub(crate) count: usize,
+}
+
+impl Runs {
+    /// Those of `batch`, which has rows, by `keys`; without keys all rows are one. Null equals null. Waits for how many
+    /// there are.
+    pub(crate) fn of(device: &Device, batch: &Batch, keys: &[SortKey]) -> Result<Self, Error> {
+        let heads = match keys.is_empty() {
+            true => {
+                let heads = device.alloc_filled(bit_words_bytes(batch.rows), 0)?;
+                device.write(&heads, 0, &1u32.to_le_bytes())?;
+                heads
+            }
+            false => comparison(device, batch, keys)?.heads(None)?,
+        };
+        Self::from_heads(device, heads, batch.rows)
+    }
+
+    fn from_heads(device: &Device, heads: Buffer, rows: usize) -> Result<Self, Error> {
+        let of_rows = inclusive_sums(device, &to_booleans(&heads, rows)?, rows)?;
+        let (starts, count) = map_of_mask(device, &heads, rows)?;
+        Ok(Self {
+            heads,
+            of_rows,
+            starts,
+            count,
+        })
+    }
+}
+
 /// Whether the rows of `batch` are in the order of `keys`. Waits for the answer.
 ///
 /// Moves the key columns once. Errors are those of [`sorted_order`].
@@ -179,9 +218,7 @@ pub fn rank(
     }
     let order = sorted_order(device, batch, keys)?;
     let compared = comparison(device, batch, keys)?;
-    let heads = compared.heads(Some(&order))?;
-    let groups_of = inclusive_sums(device, &to_booleans(&heads, rows)?, rows)?;
-    let (starts, groups) = map_of_mask(device, &heads, rows)?;
+    let groups = Runs::from_heads(device, compared.heads(Some(&order))?, rows)?;
     let shader = Shader::new(&LIBRARY, "package::sort::rank")
         .constant("SIZE", "u32", compared.sort.size())
         .feature("AVERAGE", method == Rank::Average);
@@ -189,10 +226,10 @@ pub fn rank(
         .kernel(&shader, "rank")?
         .launch()
         .bind(0, 2, &order)
-        .bind(0, 3, &groups_of)
-        .bind(0, 4, &starts)
+        .bind(0, 3, &groups.of_rows)
+        .bind(0, 4, &groups.starts)
         .bind(0, 5, &ranks)
-        .params(&[rows as u32, groups as u32, method as u32])
+        .params(&[rows as u32, groups.count as u32, method as u32])
         .moves(rows as u64 * (8 + width))
         .run(grid(device, rows as u64, compared.sort.size().into()))?;
     Ok(column)

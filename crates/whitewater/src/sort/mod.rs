@@ -35,7 +35,7 @@ use crate::{
     pipeline::Compiled,
     ragged::KEY_GROUP,
 };
-pub(crate) use compare::comparison;
+pub(crate) use compare::{Runs, comparison};
 use keys::Stage;
 use layout::{Layout, Window, leading_digits};
 pub(crate) use number::order_by_number;

@@ -14,6 +14,7 @@ mod reductions;
 mod scan;
 mod select;
 mod sort;
+mod window;
 
 use std::{str::FromStr, sync::OnceLock};
 
