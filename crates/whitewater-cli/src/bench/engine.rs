@@ -5,7 +5,7 @@ use whitewater::{
     Batch,
     aggregate::{Aggregate, Aggregation, Function, reduce},
     expr::{Expr, Literal, Op},
-    groupby::group,
+    groupby::{distinct, group},
     select::filter_project,
 };
 
@@ -28,11 +28,23 @@ pub(super) fn case(
     bytes: impl Fn(u64) -> u64 + 'static,
     work: impl Fn(&Batch) -> Result<u64, whitewater::Error> + 'static,
 ) -> MakeCase {
+    prepared_case(name, rows, inputs, bytes, Ok, work)
+}
+
+/// As [`case`], of what `prepare` makes of the inputs beforehand.
+pub(super) fn prepared_case(
+    name: impl Into<String>,
+    rows: u64,
+    inputs: Vec<Input>,
+    bytes: impl Fn(u64) -> u64 + 'static,
+    prepare: impl Fn(Batch) -> Result<Batch, whitewater::Error> + 'static,
+    work: impl Fn(&Batch) -> Result<u64, whitewater::Error> + 'static,
+) -> MakeCase {
     let name = name.into();
     Box::new(move |context: &Context| {
         let device = context.device.clone();
         let rows = context.rows_or(rows);
-        let batch = batch(&device, rows, &inputs)?;
+        let batch = prepare(batch(&device, rows, &inputs)?)?;
         Ok(Case {
             name,
             run: Box::new(move || {
@@ -194,7 +206,7 @@ fn select(
 /// Grouped sums, and several aggregates at once, at growing cardinalities.
 pub fn groups(_: &Context) -> Vec<MakeCase> {
     let mut cases = Vec::new();
-    for groups in [10i64, 1000, 100_000, 10_000_000] {
+    for groups in [10i64, 1000, 100_000, 10_000_000, 50_000_000] {
         let keyed = |name: String, value: Input, aggregates: Vec<Aggregate>| {
             case(
                 name,
@@ -235,6 +247,20 @@ pub fn groups(_: &Context) -> Vec<MakeCase> {
             Input::Float64,
             five,
         ));
+        let moments = [DataType::UInt64, DataType::Float64, DataType::Float64];
+        cases.push(keyed(
+            format!("groupby variance f64 g={groups}"),
+            Input::Float64,
+            vec![aggregate(Function::Variance, 1, &moments)],
+        ));
     }
+    let inputs = vec![long(0, 10_000_000)];
+    cases.push(case(
+        "distinct 10M of 100M",
+        ROWS,
+        inputs,
+        |rows| rows * 8,
+        |batch| Ok(distinct(&device_of(batch)?, batch)?.rows as u64),
+    ));
     cases
 }

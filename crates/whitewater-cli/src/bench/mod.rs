@@ -98,6 +98,10 @@ const SUITES: &[Suite] = &[
         cases: engine::groups,
     },
     Suite {
+        name: "window",
+        cases: rows::windows,
+    },
+    Suite {
         name: "tpch",
         cases: tpch::cases,
     },

@@ -1,5 +1,6 @@
-//! The operators that put rows in other places: sorts, scans, gathers.
+//! The operators that put rows in other places or look at others: sorts, scans, gathers, windows.
 
+use arrow::datatypes::{DataType, Field};
 use whitewater::{
     Batch, Error, Storage,
     expr::Expr,
@@ -7,11 +8,12 @@ use whitewater::{
     partition::partition_by_hash,
     scan::{Bound, Total, scan},
     sort::{SortKey, sort, sorted_order},
+    window::{Edge, Frame, Function, Window, WindowColumn, window},
 };
 
 use super::{
     Context, MakeCase,
-    engine::{REDUCE_ROWS, ROWS, case, device_of, long},
+    engine::{REDUCE_ROWS, ROWS, case, device_of, long, prepared_case},
     inputs::Input,
 };
 
@@ -95,6 +97,50 @@ pub fn scans(_: &Context) -> Vec<MakeCase> {
     vec![
         sum("scan sum i64 500M", long(-1000, 1000)),
         sum("scan sum f64 500M", Input::Float64),
+    ]
+}
+
+/// Window functions over rows in order, in a hundred thousand partitions; the sort is not timed.
+pub fn windows(_: &Context) -> Vec<MakeCase> {
+    let over = |name: &str, function: Function, start: Edge, data_type: DataType| {
+        let ranks = function == Function::Rank;
+        let of = Window {
+            partition: vec![by(0)],
+            order: Vec::new(),
+            columns: vec![WindowColumn {
+                function,
+                argument: (!ranks).then(|| Expr::column(1)),
+                frame: Frame {
+                    start,
+                    end: Edge::Rows(0),
+                },
+                field: Field::new("window", data_type, true),
+            }],
+        };
+        let prepare = |batch: Batch| -> Result<Batch, Error> {
+            sort(&device_of(&batch)?, &batch, &[by(0)], None)
+        };
+        let work = move |batch: &Batch| -> Result<u64, Error> {
+            Ok(window(&device_of(batch)?, batch, &of)?.rows as u64)
+        };
+        let inputs = vec![long(0, 100_000), long(-1000, 1000)];
+        prepared_case(name, ROWS, inputs, |rows| rows * 24, prepare, work)
+    };
+    let lag = Function::Shift {
+        by: -1,
+        default: None,
+    };
+    let (long, whole) = (DataType::Int64, Edge::Unbounded);
+    vec![
+        over("window rank", Function::Rank, whole, DataType::UInt64),
+        over("window lag i64", lag, whole, long.clone()),
+        over("window sum i64 running", Function::Sum, whole, long.clone()),
+        over(
+            "window sum i64 of 100 rows",
+            Function::Sum,
+            Edge::Rows(-99),
+            long,
+        ),
     ]
 }
 
