@@ -30,7 +30,7 @@ pub static LIBRARY: Library = Library {
         scan: scan;
         select: evaluate, select;
         sort: compare, encode, number, quantile, radix, rank, settle, span, ties, top;
-        window: window;
+        window: walk, window;
     },
     intrinsics: &[crate::expr::INTRINSICS],
 };

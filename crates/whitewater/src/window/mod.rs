@@ -7,8 +7,9 @@
 //!     ──segmented scan, at the ends of frames──▶ sums, counts, extremes
 //! ```
 //!
-//! Totals of integers are a difference of two running totals, so that a frame of any size costs the same. Sums of
-//! floats and extremes are of frames that begin with the partition: differences would not be exact.
+//! Sums of integers are a difference of two running totals, so that a frame of any size costs the same. For sums of
+//! floats and for extremes a difference would not be exact: frames that begin with the partition have running totals,
+//! and short ones are walked (`walk.wesl`).
 
 use std::sync::Arc;
 
@@ -80,6 +81,21 @@ pub struct Frame {
     pub end: Edge,
 }
 
+impl Frame {
+    /// Whether it has few rows, so that each row's can be walked.
+    fn is_short(self) -> bool {
+        match (self.start, self.end) {
+            (Edge::Rows(start), Edge::Rows(end)) => {
+                i64::from(end) - i64::from(start) < i64::from(LONGEST_WALK)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Rows of a frame that is walked.
+const LONGEST_WALK: u32 = 1024;
+
 /// One column of a window.
 #[derive(Clone, Debug)]
 pub struct WindowColumn {
@@ -131,10 +147,10 @@ impl WindowColumn {
                 self.function
             )))
         };
-        let whole = self.frame.start == Edge::Unbounded;
+        let whole = self.frame.start == Edge::Unbounded || self.frame.is_short();
         match &self.function {
             Function::Sum | Function::Avg if data_type == DataType::Float64 && !whole => {
-                refuse(" over a frame that begins within the partition")
+                refuse(" over a long frame that begins within the partition")
             }
             Function::Sum => match data_type {
                 DataType::Int64 | DataType::UInt64 | DataType::Float64 => Ok(()),
@@ -143,7 +159,7 @@ impl WindowColumn {
             Function::Avg if data_type != DataType::Float64 => refuse(""),
             Function::Min | Function::Max if !data_type.is_integer() => refuse(""),
             Function::Min | Function::Max if !whole => {
-                refuse(" over a frame that begins within the partition")
+                refuse(" over a long frame that begins within the partition")
             }
             Function::Shift {
                 default: Some(default),
@@ -300,6 +316,46 @@ impl<'a> Places<'a> {
         (what, argument): (u32, i32),
         width: u64,
     ) -> Result<Buffer, Error> {
+        let written = self.device.alloc(self.batch.rows as u64 * width)?;
+        let shader = Shader::new(&LIBRARY, "package::window::window");
+        self.run(
+            (shader, entry),
+            frame,
+            (what, argument),
+            &[(6, &written), (7, &written)],
+        )?;
+        Ok(written)
+    }
+
+    /// The totals of `values` over short frames.
+    fn walk(&self, values: &Column, total: Total, frame: Frame) -> Result<Column, Error> {
+        let Storage::Fixed(data) = &values.data else {
+            return Err(Error::unsupported("totals of such values"));
+        };
+        let written = self.device.alloc(data.len())?;
+        let value = match values.data_type {
+            DataType::Float64 => "f64",
+            DataType::Int64 => "i64",
+            _ => "u64",
+        };
+        let shader = Shader::new(&LIBRARY, "package::window::walk")
+            .alias("Value", value)
+            .feature("MIN", total == Total::Min)
+            .feature("MAX", total == Total::Max);
+        self.run((shader, "walk"), frame, (0, 0), &[(8, data), (9, &written)])?;
+        Ok(Column {
+            data: Storage::Fixed(written),
+            ..values.clone()
+        })
+    }
+
+    fn run(
+        &self,
+        (shader, entry): (Shader, &str),
+        frame: Frame,
+        (what, argument): (u32, i32),
+        buffers: &[(u32, &Buffer)],
+    ) -> Result<(), Error> {
         let edge = |edge: Edge| match edge {
             Edge::Unbounded => (0, 0),
             Edge::Rows(by) => (1, by),
@@ -308,18 +364,14 @@ impl<'a> Places<'a> {
         let (start_kind, start) = edge(frame.start);
         let (end_kind, end) = edge(frame.end);
         let rows = self.batch.rows as u64;
-        let written = self.device.alloc(rows * width)?;
-        let shader =
-            Shader::new(&LIBRARY, "package::window::window").constant("SIZE", "u32", WORKGROUP);
-        self.device
-            .kernel(&shader, entry)?
+        let shader = shader.constant("SIZE", "u32", WORKGROUP);
+        let kernel = self.device.kernel(&shader, entry)?;
+        let launch = kernel
             .launch()
             .bind(0, 2, &self.partitions.of_rows)
             .bind(0, 3, &self.partitions.starts)
             .bind(0, 4, &self.peers.of_rows)
             .bind(0, 5, &self.peers.starts)
-            .bind(0, 6, &written)
-            .bind(0, 7, &written)
             .params(&Params {
                 rows: rows as u32,
                 parts: self.partitions.count as u32,
@@ -331,9 +383,14 @@ impl<'a> Places<'a> {
                 end,
                 argument,
             })
-            .moves(rows * (8 + width))
+            .moves(rows * 8 + buffers.iter().map(|(_, buffer)| buffer.len()).sum::<u64>());
+        buffers
+            .iter()
+            .fold(launch, |launch, (binding, buffer)| {
+                launch.bind(0, *binding, buffer)
+            })
             .run(grid(self.device, rows, WORKGROUP.into()))?;
-        Ok(written)
+        Ok(())
     }
 
     /// A word a row, as a column.
@@ -473,11 +530,13 @@ impl<'a> Places<'a> {
         let of_kept = Field::new("total", kept, true);
         let values = self.evaluate(&known, &of_kept)?;
         let frame = column.frame;
-        let totals = match (total, frame.start) {
-            (Total::Sum, Edge::Rows(_) | Edge::Peers) => {
-                self.difference(&values, frame, &identity, &of_kept)?
-            }
-            _ => self.at(&self.running(&values, total)?, frame, Pick::FromEnd(0))?,
+        let has_difference = total == Total::Sum && values.data_type != DataType::Float64;
+        let totals = if frame.start == Edge::Unbounded {
+            self.at(&self.running(&values, total)?, frame, Pick::FromEnd(0))?
+        } else if has_difference {
+            self.difference(&values, frame, &identity, &of_kept)?
+        } else {
+            self.walk(&values, total, frame)?
         };
         let counts = self.counts(argument, frame)?;
         let value = match column.function {

@@ -155,7 +155,12 @@ fn totals_are_those_of_the_rows_of_frames() {
                 (Function::FromStart(1), Some(2), frame, DataType::Int64),
                 (Function::FromEnd(2), Some(3), frame, DataType::Float64),
             ];
-            if frame.start == Edge::Unbounded {
+            let totals = match (frame.start, frame.end) {
+                (Edge::Unbounded, _) => true,
+                (Edge::Rows(start), Edge::Rows(end)) => end - start < 1024,
+                _ => false,
+            };
+            if totals {
                 wanted.extend([
                     (Function::Min, Some(2), frame, DataType::Int64),
                     (Function::Max, Some(2), frame, DataType::Int64),
@@ -194,7 +199,7 @@ fn totals_are_those_of_the_rows_of_frames() {
                 );
                 let third = at(of.end.checked_sub(3)).filter(|at| floats.is_valid(*at));
                 assert_eq!(float(4, row), third.map(|at| floats.value(at)), "{case}");
-                if frame.start != Edge::Unbounded {
+                if !totals {
                     continue;
                 }
                 assert_eq!(integer(5, row), known.iter().min().copied(), "{case}");
@@ -301,7 +306,7 @@ fn ranks_are_those_of_the_rows_of_partitions() {
 fn what_has_no_kernel_is_refused() {
     let batch = table(10, false);
     let sliding = Frame {
-        start: Edge::Rows(-1),
+        start: Edge::Rows(-1024),
         end: Edge::Rows(0),
     };
     for (function, argument) in [
