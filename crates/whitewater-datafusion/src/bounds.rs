@@ -110,6 +110,7 @@ impl Bounds {
                 function,
                 argument: Some(key.build.clone()),
                 filter: None,
+                order: Vec::new(),
                 state: vec![Field::new("end", key.data_type.clone(), true)],
             })
         });

@@ -278,14 +278,15 @@ impl Island {
 
 /// `order` over the columns of `rows`.
 pub(crate) fn sort_keys(order: &LexOrdering, rows: &Rows) -> Result<Vec<SortKey>, String> {
-    let key = |key: &PhysicalSortExpr| {
-        Ok(SortKey {
-            expr: rows.translate(&key.expr)?,
-            descending: key.options.descending,
-            nulls_first: key.options.nulls_first,
-        })
-    };
-    order.iter().map(key).collect()
+    order.iter().map(|key| sort_key(key, rows)).collect()
+}
+
+pub(crate) fn sort_key(key: &PhysicalSortExpr, rows: &Rows) -> Result<SortKey, String> {
+    Ok(SortKey {
+        expr: rows.translate(&key.expr)?,
+        descending: key.options.descending,
+        nulls_first: key.options.nulls_first,
+    })
 }
 
 /// Why `aggregation` stays on the CPU, with the name of the aggregate that is at fault if one is.
@@ -335,9 +336,11 @@ fn aggregate(
     if expr.is_distinct() {
         return unsupported(" of distinct values");
     }
-    if !expr.order_bys().is_empty() {
+    let ends = matches!(function, Function::First { .. } | Function::Last { .. });
+    if !ends && !expr.order_bys().is_empty() {
         return unsupported(" with an order");
     }
+    let order = expr.order_bys().iter().map(|key| sort_key(key, rows));
     let arguments = expr.expressions();
     let [argument] = arguments.as_slice() else {
         return unsupported(" of several arguments");
@@ -352,6 +355,7 @@ fn aggregate(
         function,
         argument,
         filter,
+        order: order.collect::<Result<_, _>>()?,
         state: state.iter().map(|field| field.as_ref().clone()).collect(),
     })
 }

@@ -29,13 +29,12 @@ use datafusion::{
 };
 use whitewater::{
     expr::{Expr, Literal},
-    sort::SortKey,
     table::plain_type,
     window::{Edge, Frame, Function, Window, WindowColumn},
 };
 
 use crate::{
-    island::{Island, Work, sort_keys},
+    island::{Island, Work, sort_key, sort_keys},
     rows::{Rows, below_exchange},
 };
 
@@ -138,25 +137,11 @@ fn window(
     rows: &Rows,
     plan: &Arc<dyn ExecutionPlan>,
 ) -> Result<Window, String> {
-    let key = |expr: &Arc<dyn PhysicalExpr>, descending, nulls_first| {
-        Ok::<_, String>(SortKey {
-            expr: rows.translate(expr)?,
-            descending,
-            nulls_first,
-        })
-    };
-    let partition = first
-        .partition_by()
-        .iter()
-        .map(|expr| key(expr, false, true));
-    let order = first.order_by().iter();
-    let order = order.map(|sort: &PhysicalSortExpr| {
-        key(
-            &sort.expr,
-            sort.options.descending,
-            sort.options.nulls_first,
-        )
+    let partition = first.partition_by().iter().map(|expr| {
+        let key = PhysicalSortExpr::new_default(expr.clone());
+        sort_key(&key, rows)
     });
+    let order = first.order_by().iter().map(|key| sort_key(key, rows));
     let schema = plan.schema();
     let fields = schema
         .fields()

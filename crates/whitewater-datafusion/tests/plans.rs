@@ -44,6 +44,7 @@ plans! {
     reductions: "select bool_and(b), bit_or(k), stddev(g), median(g), first_value(s) from t where k > 0";
     grouped_reductions: "select k, bool_and(b), stddev(g) from t group by k";
     ordered_first_value: "select first_value(k order by g) from t";
+    first_values_by_two_orders: "select first_value(k order by g), first_value(k order by day) from t";
     unsupported_aggregate: "select min(s) from t where k > 0";
     unsupported_function: "select k from t where upper(s) = 'A'";
     unsupported_over_supported: "select upper(s) from t where k > 0";

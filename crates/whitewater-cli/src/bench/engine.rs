@@ -64,6 +64,7 @@ fn aggregate(function: Function, column: usize, state: &[DataType]) -> Aggregate
         function,
         argument: Some(Expr::column(column)),
         filter: None,
+        order: Vec::new(),
         state: state
             .iter()
             .map(|data_type| Field::new("state", data_type.clone(), true))

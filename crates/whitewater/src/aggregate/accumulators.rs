@@ -287,9 +287,12 @@ impl Accumulators {
                 return Ok(());
             }
         };
-        let [value, is_set] = fields.as_slice() else {
+        let [value, beside @ .., is_set] = fields.as_slice() else {
             return Err(unsupported());
         };
+        if beside.len() != aggregate.order.len() {
+            return Err(unsupported());
+        }
         let known = skip_nulls.then(|| Expr::IsNotNull(Box::new(argument.clone())));
         let taken = [aggregate.filter.clone(), known].into_iter().flatten();
         let taken = taken.reduce(|all, one| all.binary(Op::And, one));
@@ -301,12 +304,18 @@ impl Accumulators {
             arg,
             what: Held::Row { last },
         });
-        self.looked_up.push(argument);
-        let picked = Encoding::Picked {
-            argument: self.looked_up.len() - 1,
-            last,
-        };
-        self.column(value, picked, word, Some(word));
+        let keys = aggregate.order.iter().map(|key| key.expr.clone());
+        for (field, expr) in std::iter::once(value)
+            .chain(beside)
+            .zip(std::iter::once(argument).chain(keys))
+        {
+            self.looked_up.push(expr);
+            let picked = Encoding::Picked {
+                argument: self.looked_up.len() - 1,
+                last,
+            };
+            self.column(field, picked, word, Some(word));
+        }
         self.column(is_set, Encoding::Seen, word, None);
         Ok(())
     }

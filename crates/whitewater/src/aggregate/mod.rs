@@ -16,6 +16,7 @@ pub(crate) mod state;
 use std::collections::BTreeSet;
 
 use arrow::datatypes::Field;
+use whitewater_gpu::Device;
 
 pub(crate) use accumulators::{Accumulators, Flavour};
 pub use reduce::reduce;
@@ -24,8 +25,10 @@ pub(crate) use state::StateColumn;
 use arrow::datatypes::Schema;
 
 use crate::{
-    Error,
+    Batch, Error,
     expr::{ColumnLayout, DeviceType, Expr, GeneratedValue, Pipeline, compile},
+    select::filter_project,
+    sort::{SortKey, sort},
 };
 
 /// An aggregate function. Nulls are skipped by all of them.
@@ -57,7 +60,7 @@ pub enum Function {
     /// mean, the sum of squared deviations from it.
     Variance,
     /// The value of the first (last) row, or of the first that is not null; of any type. State: the value, and
-    /// whether there is one.
+    /// whether there is one; see [`Aggregate::order`].
     First {
         skip_nulls: bool,
     },
@@ -98,6 +101,9 @@ pub struct Aggregate {
     pub argument: Option<Expr>,
     /// Rows for which this is not true are skipped.
     pub filter: Option<Expr>,
+    /// Of the first or last value: the order that it is of, instead of the rows' own. Its keys' values in that row then
+    /// stand in the state, between the value and whether there is one. All orders of an aggregation are the same.
+    pub order: Vec<SortKey>,
     /// The fields of the partial state, in DataFusion's order.
     pub state: Vec<Field>,
 }
@@ -122,7 +128,13 @@ impl Aggregation {
             key.visit_columns(&mut visit);
         }
         for aggregate in &self.aggregates {
-            for expr in aggregate.argument.iter().chain(&aggregate.filter) {
+            let keys = aggregate.order.iter().map(|key| &key.expr);
+            for expr in aggregate
+                .argument
+                .iter()
+                .chain(&aggregate.filter)
+                .chain(keys)
+            {
                 expr.visit_columns(&mut visit);
             }
         }
@@ -133,10 +145,19 @@ impl Aggregation {
     pub(crate) fn over(&self, columns: &[usize]) -> Self {
         let place = |index: usize| columns.partition_point(|column| *column < index);
         let moved = |expr: &Expr| expr.renumbered(&place);
+        let ordered = |keys: &[SortKey]| -> Vec<SortKey> {
+            let keys = keys.iter();
+            keys.map(|key| SortKey {
+                expr: moved(&key.expr),
+                ..key.clone()
+            })
+            .collect()
+        };
         let keys = self.keys.iter();
         let aggregates = self.aggregates.iter().map(|aggregate| Aggregate {
             argument: aggregate.argument.as_ref().map(moved),
             filter: aggregate.filter.as_ref().map(moved),
+            order: ordered(&aggregate.order),
             ..aggregate.clone()
         });
         Self {
@@ -146,6 +167,69 @@ impl Aggregation {
                 .collect(),
             aggregates: aggregates.collect(),
         }
+    }
+
+    /// The rows that are aggregated, with the columns of keys and aggregates alone, and the same aggregation over them.
+    pub(crate) fn taken(&self, device: &Device, batch: &Batch) -> Result<(Batch, Self), Error> {
+        let columns = self.columns();
+        let over = self.over(&columns);
+        let taken = match &self.predicate {
+            None => batch.project(&columns)?,
+            Some(predicate) => {
+                let field = |index: usize| batch.schema.field(index).clone();
+                let outputs = columns
+                    .iter()
+                    .map(|index| (Expr::column(*index), field(*index)));
+                let outputs: Vec<(Expr, Field)> = outputs.collect();
+                filter_project(device, batch, Some(predicate), &outputs)?
+            }
+        };
+        Ok((taken, over))
+    }
+
+    /// The order that first and last values are of, if they are not of the rows' own.
+    ///
+    /// Errors: [`Error::Unsupported`] where they are of different orders.
+    fn order(&self) -> Result<Option<&[SortKey]>, Error> {
+        let ends = |aggregate: &&Aggregate| {
+            matches!(
+                aggregate.function,
+                Function::First { .. } | Function::Last { .. }
+            )
+        };
+        let mut orders = self
+            .aggregates
+            .iter()
+            .filter(ends)
+            .map(|a| a.order.as_slice());
+        let first = orders.next().unwrap_or_default();
+        if !orders.all(|order| order == first) {
+            return Err(Error::unsupported("first values by different orders"));
+        }
+        let tells_rows = |aggregate: &Aggregate| aggregate.function.tells_rows();
+        if !first.is_empty() && self.aggregates.iter().any(tells_rows) {
+            return Err(Error::unsupported(
+                "numbers of rows beside first values by an order",
+            ));
+        }
+        Ok(Some(first).filter(|order| !order.is_empty()))
+    }
+
+    /// As [`taken`](Self::taken), in the order that first and last values are of; none if that is the rows' own.
+    pub(crate) fn in_order(
+        &self,
+        device: &Device,
+        batch: &Batch,
+    ) -> Result<Option<(Batch, Self)>, Error> {
+        if self.order()?.is_none() {
+            return Ok(None);
+        }
+        let (taken, over) = self.taken(device, batch)?;
+        let sorted = match over.order()? {
+            Some(order) if taken.rows > 1 => sort(device, &taken, order, None)?,
+            _ => taken,
+        };
+        Ok(Some((sorted, over)))
     }
 
     /// Which aggregates of groups need the rows in the order of groups, since no atomic merges their states; what
@@ -213,6 +297,9 @@ impl Aggregation {
                 let field = column.field.as_ref().clone();
                 crate::select::check(None, &[(expr.clone(), field)], schema)?;
             }
+        }
+        if let Some(order) = self.order()? {
+            crate::sort::check(order, schema)?;
         }
         let predicate = Pipeline {
             predicate: self.predicate.clone(),

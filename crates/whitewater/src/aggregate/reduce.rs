@@ -36,10 +36,23 @@ struct Params {
 /// empty batch; in one pass over the columns, but for medians.
 ///
 /// Extra device memory: `8 * w * min(rows / 2048, 16 * multiprocessors)` bytes for states of `w` words; for each
-/// median what [`quantiles`](crate::sort::quantiles) takes.
+/// median what [`quantiles`](crate::sort::quantiles) takes; for first and last values in an order, a copy of the rows and
+/// what [`sort`](crate::sort::sort) takes.
 /// Errors: [`Error::Unsupported`] for an aggregate without a kernel, [`Error::Arithmetic`] for what
 /// a row's expression raises, and for a checked sum that its type does not hold.
 pub fn reduce(
+    device: &Device,
+    batch: &Batch,
+    aggregation: &Aggregation,
+) -> Result<RecordBatch, Error> {
+    if let Some((sorted, over)) = aggregation.in_order(device, batch)? {
+        return reduce_rows(device, &sorted, &over);
+    }
+    reduce_rows(device, batch, aggregation)
+}
+
+/// As [`reduce`], of rows in the order that they are to be taken in.
+fn reduce_rows(
     device: &Device,
     batch: &Batch,
     aggregation: &Aggregation,

@@ -2,13 +2,9 @@
 //! one region of it, which the cache holds. Leis et al., "Morsel-driven parallelism", 2014, and many others do so on
 //! CPUs; here the table stays one, since its slots follow the hash as the parts do.
 
-use arrow::datatypes::Field;
 use whitewater_gpu::Device;
 
-use crate::{
-    Batch, Error, aggregate::Aggregation, expr::Expr, partition::partition_by_groups,
-    select::filter_project,
-};
+use crate::{Batch, Error, aggregate::Aggregation, partition::partition_by_groups};
 
 /// Parts of the rows: as many as one pass makes.
 const PARTS: usize = 256;
@@ -25,8 +21,7 @@ pub(super) fn by_keys(
     batch: &Batch,
     aggregation: &Aggregation,
 ) -> Result<Option<(Batch, Aggregation)>, Error> {
-    let columns = aggregation.columns();
-    let needed = batch.project(&columns)?;
+    let needed = batch.project(&aggregation.columns())?;
     let memory = device.memory();
     let room = memory.budget.saturating_sub(memory.in_use) / MEMORY_SHARE;
     let copies = if aggregation.predicate.is_some() {
@@ -34,22 +29,10 @@ pub(super) fn by_keys(
     } else {
         1
     };
-    if columns.is_empty() || copies * needed.device_bytes() + 12 * batch.rows as u64 > room {
+    if needed.columns.is_empty() || copies * needed.device_bytes() + 12 * batch.rows as u64 > room {
         return Ok(None);
     }
-    let taken = match &aggregation.predicate {
-        None => needed,
-        Some(predicate) => {
-            let fields = needed.schema.fields().iter();
-            let outputs: Vec<(Expr, Field)> = columns
-                .iter()
-                .zip(fields)
-                .map(|(column, field)| (Expr::column(*column), Field::clone(field)))
-                .collect();
-            filter_project(device, batch, Some(predicate), &outputs)?
-        }
-    };
-    let over = aggregation.over(&columns);
+    let (taken, over) = aggregation.taken(device, batch)?;
     let parts = match device.info().software {
         true => SOFTWARE_PARTS,
         false => PARTS,

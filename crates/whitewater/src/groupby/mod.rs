@@ -54,7 +54,10 @@ pub fn group(device: &Device, batch: &Batch, aggregation: &Aggregation) -> Resul
     if !device.info().features.int64_atomics {
         return Err(Error::unsupported("grouping without 64-bit atomics"));
     }
-    gather_groups(device, batch, aggregation, false)
+    match aggregation.in_order(device, batch)? {
+        Some((sorted, over)) => gather_groups(device, &sorted, &over, false),
+        None => gather_groups(device, batch, aggregation, false),
+    }
 }
 
 /// As [`group`], of rows that may be `apart` by their keys already.

@@ -175,6 +175,7 @@ fn count(device: &Device, batch: &Batch, expr: &Expr) -> Result<usize, Error> {
             function: Function::Count,
             argument: Some(expr.clone()),
             filter: None,
+            order: Vec::new(),
             state: vec![Field::new("count", DataType::Int64, false)],
         }],
         ..Aggregation::default()

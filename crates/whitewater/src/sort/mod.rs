@@ -46,7 +46,7 @@ use settle::Wanted;
 use ties::Ties;
 
 /// A key to sort by.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SortKey {
     pub expr: Expr,
     pub descending: bool,

@@ -21,6 +21,7 @@ fn aggregate(function: Function, argument: Option<Expr>, state: &[DataType]) -> 
         function,
         argument,
         filter: None,
+        order: Vec::new(),
         state: fields
             .map(|(i, t)| Field::new(format!("s{i}"), t.clone(), true))
             .collect(),

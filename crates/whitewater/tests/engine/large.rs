@@ -115,6 +115,7 @@ fn total(device: &Device, batch: &Batch, function: Function, expr: Expr) -> Arra
             function,
             argument: Some(expr),
             filter: None,
+            order: Vec::new(),
             state: vec![Field::new("state", DataType::Int64, true)],
         }],
         ..Aggregation::default()

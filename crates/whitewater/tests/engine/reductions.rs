@@ -30,6 +30,7 @@ fn aggregate(function: Function, state: &[DataType]) -> Aggregate {
         function,
         argument: Some(Expr::column(0)),
         filter: None,
+        order: Vec::new(),
         state: fields
             .map(|(i, t)| Field::new(format!("s{i}"), t.clone(), true))
             .collect(),
