@@ -1,9 +1,12 @@
 //! The work of a GPU node on the thread that drives the device.
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use arrow::{
-    array::{Array, RecordBatch, RecordBatchOptions, make_array},
+    array::{Array, ArrayRef, ListArray, RecordBatch, RecordBatchOptions, make_array},
+    buffer::OffsetBuffer,
+    compute::interleave,
+    datatypes::{Field, FieldRef, Schema},
     error::ArrowError,
 };
 use whitewater::{
@@ -50,10 +53,7 @@ impl Runner {
             Work::Aggregate(aggregation) if aggregation.keys.is_empty() => {
                 Ok(Rows::Host(reduce(&self.device, &batch, aggregation)?))
             }
-            Work::Aggregate(aggregation) => {
-                let groups = self.download(&group(&self.device, &batch, aggregation)?)?;
-                Ok(Rows::Host(merging_counts(groups, aggregation)?))
-            }
+            Work::Aggregate(aggregation) => Ok(Rows::Host(self.groups(&batch, aggregation)?)),
             Work::Select { predicate, outputs } => Ok(Rows::Device(filter_project(
                 &self.device,
                 &batch,
@@ -69,7 +69,10 @@ impl Runner {
         match &self.work {
             Work::Aggregate(aggregation) if aggregation.needs_all_rows() => self.counted(|| {
                 let batch = concat(&self.device, &on_the_device(rows))?;
-                Ok(vec![Rows::Host(reduce(&self.device, &batch, aggregation)?)])
+                Ok(vec![Rows::Host(match aggregation.keys.is_empty() {
+                    true => reduce(&self.device, &batch, aggregation)?,
+                    false => self.groups(&batch, aggregation)?,
+                })])
             }),
             Work::Sort { keys, fetch } => self.counted(|| {
                 let batches = on_the_device(rows);
@@ -99,6 +102,15 @@ impl Runner {
             }),
             _ => Ok(rows),
         }
+    }
+
+    fn groups(
+        &self,
+        batch: &Batch,
+        aggregation: &Aggregation,
+    ) -> Result<RecordBatch, whitewater::Error> {
+        let groups = self.download(&group(&self.device, batch, aggregation)?)?;
+        Ok(partial_states(groups, aggregation)?)
     }
 
     /// Does `work`, and counts what it costs the device.
@@ -140,23 +152,59 @@ pub(crate) fn on_the_device(rows: Vec<Rows>) -> Vec<Batch> {
     batches.collect()
 }
 
-/// `groups` with the count of an average null where its sum is: to DataFusion's grouped average, a
-/// count says that the group has had values.
-fn merging_counts(
+/// `groups` as DataFusion merges them: the count of an average is null where its sum is, since to its grouped average
+/// a count says that the group has had values; the middle values of a median are a list.
+fn partial_states(
     groups: RecordBatch,
     aggregation: &Aggregation,
 ) -> Result<RecordBatch, ArrowError> {
-    let mut columns = groups.columns().to_vec();
-    let mut at = aggregation.keys.len();
+    let schema = groups.schema();
+    let mut found = schema
+        .fields()
+        .iter()
+        .cloned()
+        .zip(groups.columns().iter().cloned());
+    let keys = aggregation.keys.len();
+    let mut columns: Vec<(FieldRef, ArrayRef)> = found.by_ref().take(keys).collect();
     for aggregate in &aggregation.aggregates {
-        if let (Function::Avg, Some([count, sum])) =
-            (aggregate.function, columns.get_mut(at..at + 2))
-        {
-            let data = count.to_data().into_builder().nulls(sum.nulls().cloned());
-            *count = make_array(data.build()?);
+        let width = match aggregate.function {
+            Function::Median => 2,
+            _ => aggregate.state.len(),
+        };
+        let mut state: Vec<_> = found.by_ref().take(width).collect();
+        match (aggregate.function, state.as_mut_slice()) {
+            (Function::Avg, [(_, count), (_, sum)]) => {
+                let data = count.to_data().into_builder().nulls(sum.nulls().cloned());
+                *count = make_array(data.build()?);
+            }
+            (Function::Median, [(_, lower), (_, upper)]) => {
+                let list = known_values(lower, upper)?;
+                let field = aggregate.state[0]
+                    .clone()
+                    .with_data_type(list.data_type().clone());
+                state = vec![(Arc::new(field), Arc::new(list))];
+            }
+            _ => {}
         }
-        at += aggregate.state.len();
+        columns.extend(state);
     }
+    let (fields, columns): (Vec<FieldRef>, Vec<ArrayRef>) = columns.into_iter().unzip();
     let options = RecordBatchOptions::new().with_row_count(Some(groups.num_rows()));
-    RecordBatch::try_new_with_options(groups.schema(), columns, &options)
+    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
+}
+
+/// For each row the list of its values in `lower` and `upper` that are not null.
+fn known_values(lower: &ArrayRef, upper: &ArrayRef) -> Result<ListArray, ArrowError> {
+    let mut places = Vec::new();
+    let mut lengths = Vec::new();
+    for row in 0..lower.len() {
+        let sides = [lower, upper].into_iter().enumerate();
+        let known = sides.filter(|(_, side)| side.is_valid(row));
+        let before = places.len();
+        places.extend(known.map(|(side, _)| (side, row)));
+        lengths.push(places.len() - before);
+    }
+    let values = interleave(&[lower.as_ref(), upper.as_ref()], &places)?;
+    let item = Arc::new(Field::new_list_field(values.data_type().clone(), true));
+    ListArray::try_new(item, OffsetBuffer::from_lengths(lengths), values, None)
 }

@@ -279,11 +279,14 @@ impl Accumulators {
                 let [field] = fields.as_slice() else {
                     return Err(unsupported());
                 };
+                let arg = self.argument(&value, describe)?;
+                let arg = Some(arg).filter(|arg| self.arguments[*arg].1.nullable);
+                let count = self.accumulator(Gathers::Count { arg });
                 self.looked_up.push(value);
                 let middle = Encoding::Middle {
                     argument: self.looked_up.len() - 1,
                 };
-                self.column(field, middle, 0, None);
+                self.column(field, middle, count, None);
                 return Ok(());
             }
         };

@@ -15,7 +15,7 @@ pub(crate) mod state;
 
 use std::collections::BTreeSet;
 
-use arrow::datatypes::Field;
+use arrow::datatypes::{DataType, Field};
 use whitewater_gpu::Device;
 
 pub(crate) use accumulators::{Accumulators, Flavour};
@@ -29,6 +29,7 @@ use crate::{
     expr::{ColumnLayout, DeviceType, Expr, GeneratedValue, Pipeline, compile},
     select::filter_project,
     sort::{SortKey, sort},
+    table::plain_type,
 };
 
 /// An aggregate function. Nulls are skipped by all of them.
@@ -71,7 +72,8 @@ pub enum Function {
     ArgMin,
     ArgMax,
     /// Of numbers, by selection. State: a list of the middle value, or of the two middle ones, of all rows: states
-    /// of several batches do not add up to that of all.
+    /// of several batches do not add up to that of all. Of groups: the lower middle value, and the upper one if it is
+    /// another row's.
     Median,
 }
 
@@ -84,7 +86,7 @@ impl Function {
 
     /// Whether [`group`](crate::groupby::group) can do it, and not only [`reduce`].
     fn has_groups(self) -> bool {
-        !matches!(self, Function::CheckedSum | Function::Median)
+        self != Function::CheckedSum
     }
 
     /// Whether a row's number is part of the answer.
@@ -106,6 +108,21 @@ pub struct Aggregate {
     pub order: Vec<SortKey>,
     /// The fields of the partial state, in DataFusion's order.
     pub state: Vec<Field>,
+}
+
+impl Aggregate {
+    /// The columns of state that a group has: those of [`state`](Self::state), but for medians, whose list is two columns.
+    pub(crate) fn group_state(&self) -> Vec<Field> {
+        match (self.function, self.state.as_slice()) {
+            (Function::Median, [list]) => match list.data_type() {
+                DataType::List(item) => ["lower", "upper"]
+                    .map(|name| Field::new(name, plain_type(item.data_type()), true))
+                    .into(),
+                _ => vec![list.clone()],
+            },
+            _ => self.state.clone(),
+        }
+    }
 }
 
 /// An aggregation of the rows for which a predicate is true.

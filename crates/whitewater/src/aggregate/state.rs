@@ -40,7 +40,7 @@ pub(crate) enum Encoding {
     Row { last: bool },
     /// The value of expression `argument` in that row, which is looked up.
     Picked { argument: usize, last: bool },
-    /// The middle values of expression `argument`, which are looked up.
+    /// The middle values of expression `argument`, which are looked up; the word counts its values.
     Middle { argument: usize },
 }
 

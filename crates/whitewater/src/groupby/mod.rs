@@ -45,7 +45,8 @@ const MOST_SLOTS: u32 = 1 << 30;
 /// Extra device memory: for a table of `s` slots (twice the estimated groups, as a power of two) and
 /// states of `w` words `s * (20 + 8 w)` bytes, 4 bytes a group, 1 MiB for the estimate, and 4 bytes for each of up to 4M
 /// deferred rows beyond `s`. For aggregates that atomics do not merge (see [`Function`](crate::aggregate::Function)), 20
-/// bytes a row, 4 a slot and `8 * w` for each group and for each 16 rows besides. Where the table outgrows the cache, a copy of the columns that are used (two with a
+/// bytes a row, 4 a slot and `8 * w` for each group and for each 16 rows besides; for a median what
+/// [`sorted_order`](crate::sort::sorted_order) takes. Where the table outgrows the cache, a copy of the columns that are used (two with a
 /// predicate), and 8 bytes a row, if there is room.
 ///
 /// Errors: [`Error::Unsupported`] for a key or an aggregate without a kernel or for more groups than
@@ -54,10 +55,15 @@ pub fn group(device: &Device, batch: &Batch, aggregation: &Aggregation) -> Resul
     if !device.info().features.int64_atomics {
         return Err(Error::unsupported("grouping without 64-bit atomics"));
     }
-    match aggregation.in_order(device, batch)? {
-        Some((sorted, over)) => gather_groups(device, &sorted, &over, false),
-        None => gather_groups(device, batch, aggregation, false),
+    if let Some((sorted, over)) = aggregation.in_order(device, batch)? {
+        return gather_groups(device, &sorted, &over, false);
     }
+    if aggregation.predicate.is_some() && aggregation.needs_all_rows() {
+        // Values are put in order, and those of rows that are not taken may have none.
+        let (taken, over) = aggregation.taken(device, batch)?;
+        return gather_groups(device, &taken, &over, false);
+    }
+    gather_groups(device, batch, aggregation, false)
 }
 
 /// As [`group`], of rows that may be `apart` by their keys already.
@@ -185,7 +191,7 @@ fn empty(device: &Device, aggregation: &Aggregation) -> Result<Batch, Error> {
     let mut fields: Vec<Field> = Vec::new();
     fields.extend(aggregation.keys.iter().map(|(_, field)| field.clone()));
     for aggregate in &aggregation.aggregates {
-        fields.extend(aggregate.state.iter().cloned());
+        fields.extend(aggregate.group_state());
     }
     let schema = Arc::new(Schema::new(fields));
     Batch::upload(device, &RecordBatch::new_empty(schema))

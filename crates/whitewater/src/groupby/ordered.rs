@@ -9,7 +9,9 @@
 //! A group of any size is many tasks, so one that most rows have costs no more than others; the order of merges
 //! follows from the rows alone, so float results are the same on every run.
 
-use arrow::datatypes::Field;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema};
 use whitewater_gpu::{Buffer, Shader};
 
 use super::{
@@ -18,7 +20,7 @@ use super::{
 };
 use crate::{
     Batch, Column, Error,
-    aggregate::{Accumulators, Aggregate, Flavour, StateColumn, state::Encoding},
+    aggregate::{Accumulators, Aggregate, Flavour, Function, StateColumn, state::Encoding},
     expr::Expr,
     gather::gather_or_null,
     kernels::LIBRARY,
@@ -26,7 +28,8 @@ use crate::{
     pipeline::{Compiled, describe},
     scan::exclusive_sums,
     select::{filter_project, output::Output},
-    sort::order_by_number,
+    sort::{SortKey, order_by_number, sorted_order},
+    table::{plain_type, u32_columns},
 };
 
 /// Rows or states that one invocation merges.
@@ -76,9 +79,32 @@ pub(super) fn states(
             .constant("FAN", "u32", FAN),
     };
     let numbers = run.number_rows(table, listed, groups)?;
-    let partials = merging.merge(numbers)?;
+    // The sort uses up its numbers.
+    let kept = match aggregates.iter().any(|a| a.function == Function::Median) {
+        true => {
+            let kept = device.alloc(numbers.len())?;
+            device.copy(&numbers, &kept, numbers.len())?;
+            Some(kept)
+        }
+        false => None,
+    };
+    let (partials, starts) = merging.merge(numbers)?;
     compiled.check()?;
-    merging.columns(&partials)
+    merging.columns(
+        &partials,
+        &Places {
+            numbers: kept,
+            starts,
+        },
+    )
+}
+
+/// Where the rows of groups are.
+struct Places {
+    /// The group of each row, where values are put in order within groups.
+    numbers: Option<Buffer>,
+    /// The first of each group's places among rows in the order of groups.
+    starts: Buffer,
 }
 
 struct Merging<'a> {
@@ -90,8 +116,8 @@ struct Merging<'a> {
 }
 
 impl Merging<'_> {
-    /// A state a group, of rows whose groups are `numbers`.
-    fn merge(&self, numbers: Buffer) -> Result<Buffer, Error> {
+    /// A state a group, of rows whose groups are `numbers`, and where each group's rows begin.
+    fn merge(&self, numbers: Buffer) -> Result<(Buffer, Buffer), Error> {
         let device = self.run.device;
         let rows = self.run.batch.rows;
         let sorted = order_by_number(device, numbers, rows, self.groups)?;
@@ -145,9 +171,8 @@ impl Merging<'_> {
                 [&order, &level.starts, &level.tasks, &order, &partials],
             )?;
         }
-        partials
-            .shrunk(u64::from(self.groups) * words * 8)
-            .map_err(Error::from)
+        let starts = levels.swap_remove(0).starts;
+        Ok((partials.shrunk(u64::from(self.groups) * words * 8)?, starts))
     }
 
     /// The tasks of groups whose items begin at `starts`. Waits for how many there are.
@@ -201,15 +226,17 @@ impl Merging<'_> {
     }
 
     /// The columns of state that `partials` hold.
-    fn columns(&self, partials: &Buffer) -> Result<Vec<(Field, Column)>, Error> {
+    fn columns(&self, partials: &Buffer, places: &Places) -> Result<Vec<(Field, Column)>, Error> {
         let device = self.run.device;
         let groups = self.groups as usize;
         let mut output = Output::new(device, groups);
         output.import(UNORDER);
         output.declaration(
             "@group(0) @binding(2) var<storage, read> partials: array<u64>;\n\
+             @group(0) @binding(3) var<storage, read> starts: array<u32>;\n\
              fn load(word: u32) -> u64 { return partials[word]; }\n",
         );
+        let mut orders = Vec::new();
         output.line(format!("let state = row * {}u;", self.plan.words));
         let mut written = Vec::new();
         for (index, column) in self.plan.state.iter().enumerate() {
@@ -219,7 +246,26 @@ impl Merging<'_> {
                 let none = u32::MAX;
                 let numbers =
                     output.numbers(&format!("select({none}u, u32({row}), {word} != 0lu)"))?;
-                written.push(Out::Rows(numbers));
+                written.push(Out::Rows(vec![numbers]));
+                continue;
+            }
+            if let Encoding::Middle { argument } = column.encoding {
+                let order = format!("order{}", orders.len());
+                output.declaration(&format!(
+                    "@group(0) @binding({}) var<storage, read> {order}: array<u32>;\n",
+                    4 + orders.len()
+                ));
+                orders.push(self.in_order_of(&self.plan.looked_up[argument], places)?);
+                let (none, n) = (u32::MAX, format!("u32({word})"));
+                // A group has a row at least.
+                let lower = format!("{order}[starts[row] + (max({n}, 1u) - 1u) / 2u]");
+                let upper = format!("{order}[starts[row] + {n} / 2u]");
+                written.push(Out::Rows(vec![
+                    output.numbers(&format!("select({none}u, {lower}, {n} > 0u)"))?,
+                    output.numbers(&format!(
+                        "select({none}u, {upper}, {n} > 0u && {n} % 2u == 0u)"
+                    ))?,
+                ]));
                 continue;
             }
             let (low, high) = match column.encoding {
@@ -247,21 +293,56 @@ impl Merging<'_> {
                 valid.as_deref(),
             )?));
         }
-        output.evaluate(groups, None, |shader| shader, &[(0, 2, partials)])?;
-        let columns = self.plan.state.iter().zip(written);
-        columns
-            .map(|(column, out)| {
-                let field = column.field.as_ref().clone();
-                let values = match (out, column.encoding) {
-                    (Out::Rows(map), Encoding::Picked { argument, .. }) => {
-                        self.picked(&self.plan.looked_up[argument], &field, &output.buffers[map])?
-                    }
-                    (Out::Column(written), _) => output.take(written, field.data_type()),
-                    _ => return Err(Error::unsupported("a state that is looked up")),
+        let mut bound = vec![(0, 2, partials), (0, 3, &places.starts)];
+        bound.extend(
+            (4..)
+                .zip(&orders)
+                .map(|(binding, order)| (0, binding, order)),
+        );
+        output.evaluate(groups, None, |shader| shader, &bound)?;
+        let mut columns = Vec::new();
+        for (column, out) in self.plan.state.iter().zip(written) {
+            let field = column.field.as_ref().clone();
+            let (maps, argument) = match (out, column.encoding) {
+                (
+                    Out::Rows(maps),
+                    Encoding::Picked { argument, .. } | Encoding::Middle { argument },
+                ) => (maps, argument),
+                (Out::Column(written), _) => {
+                    columns.push((field.clone(), output.take(written, field.data_type())));
+                    continue;
+                }
+                _ => return Err(Error::unsupported("a state that is looked up")),
+            };
+            for map in maps {
+                let field = match field.data_type() {
+                    DataType::List(item) => field.clone().with_data_type(item.data_type().clone()),
+                    _ => field.clone(),
                 };
-                Ok((field.with_data_type(values.data_type.clone()), values))
-            })
-            .collect()
+                let map = &output.buffers[map];
+                let values = self.picked(&self.plan.looked_up[argument], &field, map)?;
+                columns.push((field.with_data_type(values.data_type.clone()), values));
+            }
+        }
+        Ok(columns)
+    }
+
+    /// The rows of all groups by the value of `expr`, nulls last.
+    fn in_order_of(&self, expr: &Expr, places: &Places) -> Result<Buffer, Error> {
+        let Run { device, batch, .. } = *self.run;
+        let numbers = places.numbers.as_ref();
+        let numbers = numbers.ok_or_else(|| Error::unsupported("an order without groups"))?;
+        let mut numbered = batch.clone();
+        let group = u32_columns([numbers], batch.rows);
+        let fields = batch.schema.fields().iter().chain(group.schema.fields());
+        numbered.schema = Arc::new(Schema::new(fields.cloned().collect::<Vec<_>>()));
+        numbered.columns.extend(group.columns);
+        let keys = [Expr::column(batch.columns.len()), expr.clone()].map(|expr| SortKey {
+            expr,
+            descending: false,
+            nulls_first: false,
+        });
+        sorted_order(device, &numbered, &keys)
     }
 
     /// The values of `expr` in the rows of `map`, one a group.
@@ -274,7 +355,7 @@ impl Merging<'_> {
         let place = |index: usize| columns.partition_point(|column| *column < index);
         let moved = expr.renumbered(&place);
         let rows = gather_or_null(device, &batch.project(&columns)?, map, self.groups as usize)?;
-        let data_type = crate::table::plain_type(field.data_type());
+        let data_type = plain_type(field.data_type());
         let field = field.clone().with_data_type(data_type);
         let mut values = filter_project(device, &rows, None, &[(moved, field)])?;
         Ok(values.columns.remove(0))
@@ -284,7 +365,7 @@ impl Merging<'_> {
 /// What is written of a column of state: itself, or the rows that its values are looked up in.
 enum Out {
     Column(crate::select::output::Written),
-    Rows(usize),
+    Rows(Vec<usize>),
 }
 
 /// The row that `word` stands for, as WGSL: [`row_of`](crate::aggregate::state::row_of).
@@ -319,7 +400,7 @@ pub(super) fn beside(
     let mut columns: Vec<(Field, Column)> = table.by_ref().take(keys).collect();
     let mut states = states.into_iter();
     for (aggregate, ordered) in aggregates.iter().zip(is_ordered) {
-        let width = aggregate.state.len();
+        let width = aggregate.group_state().len();
         match ordered {
             true => columns.extend(states.by_ref().take(width)),
             false => columns.extend(table.by_ref().take(width)),
@@ -327,7 +408,7 @@ pub(super) fn beside(
     }
     let (fields, columns): (Vec<Field>, Vec<Column>) = columns.into_iter().unzip();
     Ok(Batch {
-        schema: std::sync::Arc::new(arrow::datatypes::Schema::new(fields)),
+        schema: Arc::new(Schema::new(fields)),
         columns,
         rows: groups.rows,
     })

@@ -435,6 +435,54 @@ fn groups_are_reduced_as_their_rows_alone() {
     }
 }
 
+#[test]
+fn medians_of_groups_are_their_middle_values() {
+    for values in every_column().filter(|values| values.len() > 31) {
+        let data_type = values.data_type().clone();
+        let list = DataType::new_list(data_type.clone(), true);
+        let median = aggregate(Function::Median, &[list]);
+        let batch = upload(&numbered(std::slice::from_ref(&values), 0));
+        let rows = values.len();
+        for groups in [1, 4, rows / 2 + 1] {
+            let literal = Expr::Literal(Literal::UInt32(groups as u32));
+            let key = Expr::column(1).binary(Op::Rem, literal);
+            let aggregation = Aggregation {
+                predicate: None,
+                keys: vec![(key, Field::new("key", DataType::UInt32, false))],
+                aggregates: vec![median.clone()],
+            };
+            let Ok(found) = group(device(), &batch, &aggregation) else {
+                // Of numbers of up to 64 bits.
+                let wide = matches!(data_type, DataType::Decimal128(_, _));
+                assert!(wide || !data_type.is_numeric(), "{data_type}");
+                continue;
+            };
+            let found = found.download().expect("groups");
+            assert_eq!(found.num_rows(), groups, "{data_type}");
+            for at in (0..groups).step_by(groups.div_ceil(40)) {
+                let key = found.column(0).as_primitive::<UInt32Type>().value(at);
+                let own: Vec<u32> = (key..rows as u32).step_by(groups).collect();
+                let own = take(&values, &UInt32Array::from(own), None).expect("rows");
+                let known = filter(&own, &is_not_null(&own).expect("bits")).expect("values");
+                let known = sorted(&known);
+                let n = known.len();
+                let value = |row: usize| text(&known.slice(row, 1));
+                let lower = (n > 0).then(|| value((n - 1) / 2)).flatten();
+                let upper = (n > 0 && n.is_multiple_of(2))
+                    .then(|| value(n / 2))
+                    .flatten();
+                for (column, expected) in [(1, lower), (2, upper)] {
+                    let found = text(&found.column(column).slice(at, 1));
+                    assert_eq!(
+                        found, expected,
+                        "{n} values of {data_type}, {groups} groups"
+                    );
+                }
+            }
+        }
+    }
+}
+
 /// The rows of the least and greatest values of groups, as numbers of the whole batch.
 #[test]
 fn rows_of_the_extremes_of_groups_are_the_hosts() {
