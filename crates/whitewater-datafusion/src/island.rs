@@ -32,6 +32,7 @@ use whitewater::{
 
 use crate::{
     GpuTableExec,
+    finish::Finish,
     join::is_join,
     rows::{Rows, below_exchange},
 };
@@ -46,7 +47,12 @@ pub(crate) struct Island {
     pub(crate) cpu: Arc<dyn ExecutionPlan>,
     /// What EXPLAIN says of it.
     pub(crate) description: String,
+    /// Whether its rows are worth no round trip to the device: they are few, or nothing is done to them.
+    pub(crate) only_in_place: bool,
 }
+
+/// Why an island of few rows stays on the CPU.
+pub(crate) const FEW: &str = "the few rows of an aggregation or a limit stay on the CPU";
 
 /// What an island does with its rows.
 #[derive(Clone, Debug)]
@@ -58,6 +64,8 @@ pub(crate) enum Work {
     },
     /// Aggregates them to partial states.
     Aggregate(Aggregation),
+    /// Aggregates them, and finishes the groups.
+    Groups(Aggregation, Finish),
     /// Puts all of them in order, and keeps the first `fetch`.
     Sort {
         keys: Vec<SortKey>,
@@ -126,24 +134,36 @@ impl Island {
             work: Work::Aggregate(aggregation),
             cpu: Arc::new(partial.clone()),
             description,
+            only_in_place: false,
         })
     }
 
-    /// The filters and projections at the top of `plan` as an island, or why they stay on the CPU;
-    /// none if they only pass columns on that are not on the device.
-    pub(crate) fn select(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Self>, String> {
+    /// The island of a partial aggregation with the end of the `whole` one, if the device can do that.
+    pub(crate) fn finished(&self, whole: &AggregateExec) -> Option<Self> {
+        let Work::Aggregate(aggregation) = &self.work else {
+            return None;
+        };
+        if whole.limit_options().is_some() {
+            return None;
+        }
+        let finish = Finish::of(aggregation, &whole.schema())?;
+        Some(Self {
+            work: Work::Groups(aggregation.clone(), finish),
+            cpu: Arc::new(whole.clone()),
+            description: format!("{}, finished", self.description),
+            ..self.clone()
+        })
+    }
+
+    /// The filters and projections at the top of `plan` as an island, or why they stay on the CPU.
+    pub(crate) fn select(plan: &Arc<dyn ExecutionPlan>) -> Result<Self, String> {
         let rows = Rows::of_node(plan)?;
         // Columns of a resident table are passed on where they are, for the nodes above.
         let resident = rows.source.downcast_ref::<GpuTableExec>().is_some();
-        if rows.pass_on() && !resident {
-            return Ok(None);
-        }
         if rows.columns.is_empty() {
             return Err("rows without columns are not on the GPU".into());
         }
-        if rows.are_few() {
-            return Err("the few rows of an aggregation or a limit stay on the CPU".into());
-        }
+        let only_in_place = rows.are_few() || (rows.pass_on() && !resident);
         let partitions = rows.source.output_partitioning().partition_count();
         if partitions > 1 && plan.output_ordering().is_some() {
             return Err("sorted partitions stay apart on the CPU".into());
@@ -162,7 +182,7 @@ impl Island {
             .map_err(|error| error.to_string())?;
         let names: Vec<_> = fields.iter().map(|field| field.name().as_str()).collect();
         let description = format!("select=[{}]{}", names.join(", "), rows.conditions());
-        Ok(Some(Self {
+        Ok(Self {
             sources: vec![rows.source],
             work: Work::Select {
                 predicate: rows.predicate,
@@ -170,12 +190,16 @@ impl Island {
             },
             cpu: plan.clone(),
             description,
-        }))
+            only_in_place,
+        })
     }
 
     /// The sort at the top of `plan`, with the merge of its sorted partitions if there is one, or why it stays
-    /// on the CPU; none if `plan` is no sort.
-    pub(crate) fn sort(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Self>, String> {
+    /// on the CPU; none if `plan` is no sort. `together`: sorted partitions may become one.
+    pub(crate) fn sort(
+        plan: &Arc<dyn ExecutionPlan>,
+        together: bool,
+    ) -> Result<Option<Self>, String> {
         let merge = plan.downcast_ref::<SortPreservingMergeExec>();
         let sort = match merge {
             Some(merge) => merge.input().downcast_ref::<SortExec>(),
@@ -185,26 +209,29 @@ impl Island {
             return Ok(None);
         };
         let source = below_exchange(sort.input());
-        if Rows::follow(source).are_few() {
-            return Err("the few rows of an aggregation or a limit stay on the CPU".into());
+        let only_in_place = Rows::follow(source).are_few();
+        // A merge's own fetch is of rows that its input has cut already.
+        let fetch = merge.and_then(SortPreservingMergeExec::fetch);
+        let fetch = [fetch, sort.fetch()].into_iter().flatten().min();
+        if only_in_place && fetch.is_none() {
+            return Err(FEW.into());
         }
         let same_order = merge.is_none_or(|merge| merge.expr() == sort.expr());
-        if !same_order || plan.output_partitioning().partition_count() > 1 {
+        let apart = plan.output_partitioning().partition_count() > 1 && !together;
+        if !same_order || apart {
             return Err("sorted partitions stay apart on the CPU".into());
         }
         let rows = Rows::of(source);
         let schema = rows.source_schema();
         let keys = sort_keys(sort.expr(), &rows)?;
         whitewater::sort::check(&keys, &schema).map_err(|error| error.to_string())?;
-        // A merge's own fetch is of rows that its input has cut already.
-        let fetch = merge.and_then(SortPreservingMergeExec::fetch);
-        let fetch = [fetch, sort.fetch()].into_iter().flatten().min();
         let first = fetch.map_or(String::new(), |rows| format!(", fetch={rows}"));
         Ok(Some(Self {
             description: format!("sort=[{}]{first}", sort.expr()),
             sources: vec![source.clone()],
             work: Work::Sort { keys, fetch },
             cpu: plan.clone(),
+            only_in_place,
         }))
     }
 
@@ -246,6 +273,7 @@ impl Island {
             sources: vec![plan.clone()],
             work: Work::Sort { keys, fetch: None },
             cpu: plan.clone(),
+            only_in_place: false,
         })
     }
 
@@ -261,6 +289,7 @@ impl Island {
             sources: vec![input.clone()],
             work: Work::Limit { skip, fetch },
             cpu: plan.clone(),
+            only_in_place: false,
         }
     }
 
@@ -272,6 +301,7 @@ impl Island {
             sources: union.inputs().clone(),
             work: Work::Union,
             cpu: plan.clone(),
+            only_in_place: false,
         })
     }
 }

@@ -21,7 +21,7 @@ use whitewater::{
 };
 
 use crate::{
-    island::{Island, Work},
+    island::{FEW, Island, Work},
     rows::{Rows, below_exchange},
     translate::translate,
 };
@@ -170,7 +170,7 @@ impl Island {
         let sources = [below_exchange(node.left), below_exchange(node.right)];
         let sides = sources.map(Rows::of);
         if sources.iter().all(|source| Rows::follow(source).are_few()) {
-            return Err("the few rows of an aggregation or a limit stay on the CPU".into());
+            return Err(FEW.into());
         }
         let schemas: [SchemaRef; 2] = [sides[0].source_schema(), sides[1].source_schema()];
         let first_of_right = schemas[0].fields().len();
@@ -210,6 +210,7 @@ impl Island {
             sources: sources.map(Arc::clone).to_vec(),
             work: Work::Join(join),
             cpu: plan.clone(),
+            only_in_place: false,
         }))
     }
 }

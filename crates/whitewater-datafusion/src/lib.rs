@@ -12,6 +12,7 @@
 mod bounds;
 mod error;
 mod exec;
+mod finish;
 mod island;
 mod join;
 mod joining;

@@ -27,6 +27,8 @@ use datafusion::{
 pub(crate) enum Wanted {
     /// Nothing.
     Any,
+    /// Nothing, but that the rows be on the device if that can be.
+    Device,
     /// As many as before: the nodes above work on them at once.
     Many,
     /// The same rows in the same partitions: they are apart by a key.
@@ -51,13 +53,19 @@ impl Wanted {
         if merges {
             return Wanted::Any;
         }
+        // The parent itself is on the CPU.
+        let wanted = if self == Wanted::Device {
+            Wanted::Any
+        } else {
+            self
+        };
         let joins = parent.children().len() > 1 && parent.downcast_ref::<UnionExec>().is_none();
         let works = joins
             || parent.downcast_ref::<AggregateExec>().is_some()
             || parent.downcast_ref::<SortExec>().is_some();
-        match works && self == Wanted::Any {
+        match works && wanted == Wanted::Any {
             true => Wanted::Many,
-            false => self,
+            false => wanted,
         }
     }
 
@@ -76,7 +84,7 @@ impl Wanted {
         let count = before.partition_count();
         let partitioning = match (self, before) {
             _ if count == node.output_partitioning().partition_count() => return Ok(node),
-            (Wanted::Any, _) => return Ok(node),
+            (Wanted::Any | Wanted::Device, _) => return Ok(node),
             (_, Partitioning::Hash(keys, count)) if self == Wanted::Keyed => {
                 Partitioning::Hash(keys.clone(), *count)
             }

@@ -19,16 +19,16 @@ use whitewater::gpu::Device;
 use crate::{
     GpuExec, OnCpuExec, OnOutOfMemory,
     exec::is_on_device,
-    island::{Island, Work},
+    island::{FEW, Island, Work},
     join::is_join,
     partitions::Wanted,
-    rows::{below_exchange, passes_rows_on},
+    rows::{Rows, below_exchange, passes_rows_on},
     window::{follows_an_order, is_window},
 };
 
 /// Moves every island of a plan to the GPU, whole or not at all; a scan feeds it by upload unless its
 /// table is on the device. Filters and projections alone are worth an upload only if they compute
-/// something. Aggregations run there to partial states, which the CPU's own final aggregation merges.
+/// something.
 #[derive(Debug)]
 pub struct GpuRule {
     device: Device,
@@ -74,6 +74,8 @@ impl GpuRule {
         wanted: Wanted,
     ) -> Result<Result<Arc<dyn ExecutionPlan>, Option<String>>> {
         let before = plan.output_partitioning();
+        // Rows in order can be one partition, but not be parted anew.
+        let together = matches!(wanted, Wanted::Any | Wanted::Device);
         let converted = if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
             match wanted {
                 // The groups may be few: they are spread only where a key asks for it.
@@ -83,8 +85,8 @@ impl GpuRule {
         } else if plan.downcast_ref::<SortExec>().is_some()
             || plan.downcast_ref::<SortPreservingMergeExec>().is_some()
         {
-            match Island::sort(plan) {
-                Ok(Some(island)) => Ok(self.node(island)?),
+            match Island::sort(plan, together) {
+                Ok(Some(island)) => self.in_place(island, Wanted::Device)?,
                 // A merge does no work of its own: its sort says why.
                 Err(reason) if plan.downcast_ref::<SortExec>().is_some() => Err(reason),
                 _ => return Ok(Err(None)),
@@ -94,16 +96,18 @@ impl GpuRule {
         } else if plan.downcast_ref::<FilterExec>().is_some()
             || plan.downcast_ref::<ProjectionExec>().is_some()
         {
-            match Island::select(plan) {
-                Ok(Some(island)) => Ok(self.node(island)?),
-                Ok(None) => return Ok(Err(None)),
+            let node = match Island::select(plan) {
+                Ok(island) => self.in_place(island, wanted)?,
                 Err(reason) => Err(reason),
+            };
+            if node.is_err() && Rows::of_node(plan).is_ok_and(|rows| rows.pass_on()) {
+                return Ok(Err(None));
             }
+            node
         } else if is_join(plan) {
             self.join(plan)?
         } else if is_window(plan) {
-            // Its rows are in order, which partitions made anew are not.
-            if wanted != Wanted::Any && before.partition_count() > 1 {
+            if !together && before.partition_count() > 1 {
                 return Ok(Err(Some("sorted partitions stay apart on the CPU".into())));
             }
             self.window(plan)?
@@ -192,10 +196,26 @@ impl GpuRule {
         Ok(self.node_over(island, sources))
     }
 
+    /// As [`node`](Self::node), or why not: some islands are worth it only between nodes on the device.
+    fn in_place(
+        &self,
+        island: Island,
+        wanted: Wanted,
+    ) -> Result<Result<Arc<dyn ExecutionPlan>, String>> {
+        if island.only_in_place && wanted != Wanted::Device {
+            return Ok(Err(FEW.into()));
+        }
+        let sources = self.sources(&island)?;
+        if island.only_in_place && !sources.iter().all(is_on_device) {
+            return Ok(Err(FEW.into()));
+        }
+        Ok(Ok(self.node_over(island, sources)))
+    }
+
     fn sources(&self, island: &Island) -> Result<Vec<Arc<dyn ExecutionPlan>>> {
         let sources = island.sources.iter();
         sources
-            .map(|source| self.convert(source.clone(), Wanted::Any))
+            .map(|source| self.convert(source.clone(), Wanted::Device))
             .collect()
     }
 
@@ -229,6 +249,10 @@ impl GpuRule {
         if !sources.iter().all(is_on_device) {
             return Ok(None);
         }
+        if sources.len() > 1 && plan.output_ordering().is_some() {
+            // Each is in order, all of them together are not.
+            return Ok(Some(Err("sorted partitions stay apart on the CPU".into())));
+        }
         let node = self.node_over(island, sources);
         in_place_of(plan.output_partitioning(), node, wanted).map(Some)
     }
@@ -246,7 +270,8 @@ impl GpuRule {
         Ok(resident.then_some(node))
     }
 
-    /// A final aggregation over a partial one on the GPU, or the reason why not.
+    /// A whole aggregation on the GPU; or, where the device cannot finish the groups, the CPU's final one over a
+    /// partial one there; or the reason why not.
     fn aggregate(
         &self,
         aggregate: &AggregateExec,
@@ -276,6 +301,9 @@ impl GpuRule {
             Ok(island) => island,
             Err(reason) => return Ok(Err(reason)),
         };
+        if let Some(finished) = island.finished(aggregate) {
+            return Ok(Ok(self.node(finished)?));
+        }
         let input = self.node(island)?;
         let last = AggregateExec::try_new(
             AggregateMode::Final,

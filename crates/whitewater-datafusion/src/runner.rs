@@ -54,6 +54,9 @@ impl Runner {
                 Ok(Rows::Host(reduce(&self.device, &batch, aggregation)?))
             }
             Work::Aggregate(aggregation) => Ok(Rows::Host(self.groups(&batch, aggregation)?)),
+            Work::Groups(aggregation, _) => {
+                Ok(Rows::Device(group(&self.device, &batch, aggregation)?))
+            }
             Work::Select { predicate, outputs } => Ok(Rows::Device(filter_project(
                 &self.device,
                 &batch,
@@ -73,6 +76,10 @@ impl Runner {
                     true => reduce(&self.device, &batch, aggregation)?,
                     false => self.groups(&batch, aggregation)?,
                 })])
+            }),
+            Work::Groups(_, finish) => self.counted(|| {
+                let groups = finish.run(&self.device, &on_the_device(rows))?;
+                Ok(vec![Rows::Device(groups)])
             }),
             Work::Sort { keys, fetch } => self.counted(|| {
                 let batches = on_the_device(rows);

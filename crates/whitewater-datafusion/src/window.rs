@@ -34,7 +34,7 @@ use whitewater::{
 };
 
 use crate::{
-    island::{Island, Work, sort_key, sort_keys},
+    island::{FEW, Island, Work, sort_key, sort_keys},
     rows::{Rows, below_exchange},
 };
 
@@ -83,7 +83,7 @@ impl Island {
         }
         let (order, source) = sorted_source(node.input);
         if Rows::follow(source).are_few() {
-            return Err("the few rows of an aggregation or a limit stay on the CPU".into());
+            return Err(FEW.into());
         }
         let rows = Rows::of(source);
         let window = window(&node, first.as_ref(), &rows, plan)?;
@@ -106,6 +106,7 @@ impl Island {
             sources: vec![source.clone()],
             work: Work::Window { sort, window },
             cpu: plan.clone(),
+            only_in_place: false,
         }))
     }
 }

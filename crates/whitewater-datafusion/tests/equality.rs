@@ -58,6 +58,10 @@ const QUERIES: &[&str] = &[
     "select first_value(k), last_value(g), first_value(s), last_value(b) from (select * from t order by k, big, g, s, d limit 7)",
     "select first_value(f) ignore nulls, last_value(f) ignore nulls, first_value(f) from (select * from t order by f nulls first, k, big, g limit 30)",
     "select k, bool_and(b), bool_or(g > 0) from t group by k",
+    // Strings are counted by their validity.
+    "select count(s), count(s) filter (where b), count(*) from t where g > 0",
+    "select k, count(s), count(s) filter (where b), sum(big) from t group by k",
+    "select b, count(distinct s) from t group by b",
     // Grouped aggregates by every type of key.
     "select k, count(*), sum(big), avg(g), min(day), max(at) from t group by k",
     "select b, sum(d), avg(d), min(g), max(g), count(f) from t group by b",
@@ -191,6 +195,38 @@ async fn resident_rows() {
     register(&theirs, "t", vec![batches]);
     compare(&ours, &theirs, QUERIES, Some(Islands)).await;
     compare_order(&ours, &theirs).await;
+}
+
+/// Groups that a node on the device takes are finished there, from one batch or from several.
+#[tokio::test(flavor = "multi_thread")]
+async fn groups_are_finished_where_they_are_wanted() {
+    let queries = [
+        "select k, big, count(*) as n, sum(g) as s from t group by k, big order by n desc, s, k, big limit 20",
+        "select k, avg(g), avg(k), min(day), max(at), sum(d), count(f) from t group by k order by k limit 100",
+        "select s, bool_and(b), bool_or(b), bit_and(k), bit_or(big), bit_xor(k) from t group by s order by s desc limit 3",
+        "select k, s, m from (select k, s, max(g) * 2 as m from t where b group by k, s) where m > 10 order by m, k, s limit 9",
+        "select k, sum(big) from t group by k having count(*) > 100 order by sum(big) desc, k limit 4",
+        "select k, count(distinct s) from t group by k order by k limit 5",
+        "select a.k, a.big, x.m from t a join (select k, avg(g) as m from t group by k) x on a.k = x.k and a.g > x.m",
+        "select d, count(*), min(f), max(f) from (select d, f from t where f > 0) group by d order by d limit 50",
+        "select k, sum(g) filter (where b), count(*) filter (where big > 0) from t group by k order by k nulls first limit 3",
+        "select k + 1, b, sum(k) from t where k > 1000 group by k + 1, b order by 1 limit 3",
+    ];
+    for batch_rows in [0, 97] {
+        for nulls in [0, 1, 5] {
+            let (ours, theirs) = (gpu_session(batch_rows), cpu_session());
+            register(&ours, "t", partitions(nulls));
+            register(&theirs, "t", partitions(nulls));
+            for sql in queries {
+                let (gpu, plan) = run(&ours, sql).await.expect(sql);
+                let (cpu, _) = run(&theirs, sql).await.expect(sql);
+                assert_same(sql, &gpu, &cpu);
+                let tree = datafusion::physical_plan::displayable(&*plan).indent(false);
+                assert!(tree.to_string().contains(", finished"), "{sql}\n{tree}");
+                assert_eq!(metric(&plan, "cpu_fallback"), Some(0), "{sql}\n{tree}");
+            }
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

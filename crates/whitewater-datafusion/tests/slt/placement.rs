@@ -52,17 +52,18 @@ fn finishes(plan: &dyn ExecutionPlan) -> bool {
 }
 
 fn merges(plan: &dyn ExecutionPlan) -> bool {
-    displayable(plan)
-        .one_line()
-        .to_string()
-        .contains("mode=Final")
+    one_line(plan).contains("mode=Final")
 }
 
-/// True where the rows come from merged aggregates, through operators that keep rows as they are.
+fn one_line(plan: &dyn ExecutionPlan) -> String {
+    displayable(plan).one_line().to_string()
+}
+
+/// True where the rows come from finished groups or merged aggregates, through operators that keep rows as they are.
 fn above_merge(plan: &dyn ExecutionPlan) -> bool {
     match plan.name() {
         "AggregateExec" => merges(plan),
-        name if name.starts_with("Gpu") => false,
+        name if name.starts_with("Gpu") => one_line(plan).contains(", finished"),
         _ => finishes(plan) && plan.children().iter().all(|child| above_merge(&***child)),
     }
 }

@@ -121,7 +121,13 @@ impl Accumulators {
             return self.row_or_rank(aggregate, describe);
         }
         let arg = match filtered(aggregate) {
-            Some(expr) => Some(self.argument(&expr, describe)?),
+            Some(expr) => match self.argument(&expr, describe) {
+                // Strings are counted by their validity.
+                Err(_) if aggregate.function == Function::Count => known(aggregate)
+                    .map(|expr| self.argument(&expr, describe))
+                    .transpose()?,
+                arg => Some(arg?),
+            },
             None => None,
         };
         let described = arg.map(|arg| self.arguments[arg].1.clone());
@@ -502,6 +508,16 @@ fn filtered(aggregate: &Aggregate) -> Option<Expr> {
         (None, argument) => argument.clone(),
         (Some(filter), argument) => Some(one_where(filter.clone(), argument.clone())),
     }
+}
+
+/// 1 where the argument is not null and the filter is true, else null.
+fn known(aggregate: &Aggregate) -> Option<Expr> {
+    let known = Expr::IsNotNull(Box::new(aggregate.argument.clone()?));
+    let condition = match &aggregate.filter {
+        Some(filter) => filter.clone().binary(Op::And, known),
+        None => known,
+    };
+    Some(one_where(condition, None))
 }
 
 /// `value`, or 1 without one, where `condition` is true, else null.
